@@ -90,7 +90,8 @@ def _lifting_of(plan: JSONObject) -> JSONObject:
         members = dict(object_or_empty(literal))
         at = list_or_empty(members.pop("at", None))
         if at:
-            explained[".".join(map(str, at))] = members
+            path = ".".join(map(str, at))
+            explained[path] = members
 
     lifting: JSONObject = {"explained": explained}
     for key in ("seen", "watch", "decisions", "strict", "fixed"):
@@ -109,12 +110,14 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
     before = as_it_runs(old.plan or {})
     after = as_it_runs(new.plan or {})
 
-    lines = [*_interface(old, new, None)]
+    lines = list(_interface(old, new, None))
     old_plan = read_as(Solution, before)
     new_plan = read_as(Solution, after)
     lines += _calls(old_plan.calls, new_plan.calls, widest=None)
     lines += _program(old_plan, new_plan)
-    for key in dict.fromkeys((*before, *after)):
+    for key in _keys_of(before, after):
+        # The calls, the program and the pins have lines of their own, and callers do not see how a
+        # plan was lifted.
         if key not in ("calls", "program", "lifting", "pins"):
             lines += _lines(f"plan.{key}", before.get(key), after.get(key), None)
 
@@ -136,8 +139,11 @@ def _pinned_in(plan: JSONObject) -> list[JSON]:
     """Return the pins without the digests of descriptions, because descriptions can differ between
     machines.
     """
-    pins = map(object_or_empty, list_or_empty(plan["pins"]))
-    return [{key: pin.get(key) for key in ("module", "tool", "digest")} for pin in pins]
+    pinned: list[JSON] = []
+    for pin in map(object_or_empty, list_or_empty(plan["pins"])):
+        pinned.append({key: pin.get(key) for key in ("module", "tool", "digest")})
+
+    return pinned
 
 
 def _without_pins(recorded: JSON) -> JSON:
@@ -145,11 +151,15 @@ def _without_pins(recorded: JSON) -> JSON:
     if not isinstance(recorded, dict):
         return recorded
 
-    recorded = {key: value for key, value in recorded.items() if key != "written"}
+    recorded = dict(recorded)
+    recorded.pop("written", None)
     guide = recorded.get("solve")
-    if not isinstance(guide, dict):
-        return recorded
-    return {**recorded, "solve": {key: value for key, value in guide.items() if key != "pins"}}
+    if isinstance(guide, dict):
+        guide = dict(guide)
+        guide.pop("pins", None)
+        recorded["solve"] = guide
+
+    return recorded
 
 
 def changes(old: Side, new: Side) -> list[str]:
@@ -189,8 +199,9 @@ def breaking(old: Side, new: Side) -> list[str]:
     if new.answer == "recorded" and old.answer not in ("", "recorded"):
         lines.append("answer: the tool answers only for the recorded input")
 
-    only_read = old.annotations.get("readOnlyHint") is True
-    if only_read and new.annotations.get("readOnlyHint") is not True:
+    was_read_only = old.annotations.get("readOnlyHint") is True
+    is_read_only = new.annotations.get("readOnlyHint") is True
+    if was_read_only and not is_read_only:
         lines.append("annotations: the tool is no longer read-only")
 
     return lines
@@ -208,8 +219,10 @@ def _breaking_output(old: Side, new: Side) -> Iterator[str]:
         yield "it no longer has a schema"
         return
 
-    before = inline_refs(old.output_schema or _shape(old.solution.output, old.recorded_output))
-    after = inline_refs(new.output_schema or _shape(new.solution.output, new.recorded_output))
+    old_schema = old.output_schema or _shape(old.solution.output, old.recorded_output)
+    new_schema = new.output_schema or _shape(new.solution.output, new.recorded_output)
+    before = inline_refs(old_schema)
+    after = inline_refs(new_schema)
     yield from _removed_or_retyped(before, after, is_input=False)
 
 
@@ -230,27 +243,37 @@ def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool)
 
     before = _types(old)
     after = _types(new)
-    is_compatible = _admits(after, before) if is_input else _admits(before, after)
+    if is_input:
+        is_compatible = _admits(after, before)
+    else:
+        is_compatible = _admits(before, after)
+
+    # A schema that names no types allows all of them, and only `changes` reports that.
     if before and after and not is_compatible:
+        old_types = " or ".join(sorted(before))
+        new_types = " or ".join(sorted(after))
         place = f"{path}: " if path else ""
-        yield f"{place}was {' or '.join(sorted(before))}, is {' or '.join(sorted(after))}"
+        yield f"{place}was {old_types}, is {new_types}"
         return
 
     new_members = read_as(SchemaKeywords, new).properties
     for name, schema in read_as(SchemaKeywords, old).properties.items():
         place = _below(path, name)
-        if name in new_members:
-            member = new_members[name]
-            yield from _removed_or_retyped(schema, member, place, is_input=is_input)
-        else:
+        if name not in new_members:
             yield f"{place} was removed"
+            continue
+
+        member = new_members[name]
+        yield from _removed_or_retyped(schema, member, place, is_input=is_input)
 
     items = _below(path, "items")
     yield from _removed_or_retyped(old.get("items"), new.get("items"), items, is_input=is_input)
 
 
 def _below(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+    if not path:
+        return name
+    return f"{path}.{name}"
 
 
 def _admits(wider: frozenset[str], narrower: frozenset[str]) -> bool:
@@ -258,6 +281,7 @@ def _admits(wider: frozenset[str], narrower: frozenset[str]) -> bool:
     `wider`.
     """
     if "number" in wider:
+        # Every integer is a number.
         wider |= {"integer"}
     return narrower <= wider
 
@@ -281,21 +305,20 @@ def _shape(output: JSON, recorded: JSON) -> JSONObject:
     """Return a schema for an output that has no declared schema: its literal structure, with
     references replaced by the types of the recorded values. A null has no type.
     """
-    values = object_or_empty(recorded)
     if isinstance(output, dict):
-        return {
-            "type": "object",
-            "properties": {name: _shape(part, values.get(name)) for name, part in output.items()},
-        }
+        values = object_or_empty(recorded)
+        properties: JSONObject = {}
+        for name, part in output.items():
+            properties[name] = _shape(part, values.get(name))
+        return {"type": "object", "properties": properties}
 
     if output is None and isinstance(recorded, dict):
         # The output is the state, whose members are the paths that the calls write to.
-        return {
-            "type": "object",
-            "properties": {name: seen_type(value) for name, value in values.items()},
-        }
+        properties = {name: seen_type(value) for name, value in recorded.items()}
+        return {"type": "object", "properties": properties}
 
     if output is None or (isinstance(output, str) and is_reference(output)):
+        # Only the recording shows which value the run puts here.
         return seen_type(recorded)
     return seen_type(output)
 
@@ -305,7 +328,8 @@ def _program(old: Solution, new: Solution) -> Iterator[str]:
     before = (old.program or "").splitlines()
     after = (new.program or "").splitlines()
     for line in difflib.unified_diff(before, after, n=0, lineterm=""):
-        if line[:1] in ("+", "-") and line.rstrip() not in ("+++", "---"):
+        is_header = line.rstrip() in ("+++", "---")
+        if line[:1] in ("+", "-") and not is_header:
             yield f"{line[0]} program: {line[1:]}"
 
 
@@ -318,6 +342,7 @@ def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST_VALUE)
     matcher = difflib.SequenceMatcher(None, old_keys, new_keys, autojunk=False)
     for change, start, end, new_start, new_end in matcher.get_opcodes():
         if change == "equal":
+            # The calls name the same tools, so their parameters are compared.
             for place in range(new_start, new_end):
                 call = new[place]
                 before = old[start + place - new_start]
@@ -351,13 +376,18 @@ def _lines(path: str, old: JSON, new: JSON, widest: int | None = _WIDEST_VALUE) 
     elif new is None:
         yield f"- {path}: {_clipped(old, widest)}"
     elif isinstance(old, dict) and isinstance(new, dict):
-        for key in dict.fromkeys((*old, *new)):
+        for key in _keys_of(old, new):
             yield from _lines(f"{path}.{key}", old.get(key), new.get(key), widest)
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for place, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from _lines(f"{path}.{place}", before, after, widest)
     elif encode_text(old) != encode_text(new):
         yield f"~ {path}: {_clipped(old, widest)} -> {_clipped(new, widest)}"
+
+
+def _keys_of(old: JSONObject, new: JSONObject) -> list[str]:
+    """Return the keys of two objects, each once."""
+    return list(dict.fromkeys((*old, *new)))
 
 
 def _clipped(value: JSON, widest: int | None) -> str:
