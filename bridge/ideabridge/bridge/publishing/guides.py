@@ -56,16 +56,20 @@ def guide_of(
 
     plan = lifted or _plan_of(function)
     # Give every call a `_module`, because a plan can call an idea by its name alone.
-    plan = ShownPlan([with_own_module(call, machine.catalogue) for call in plan.calls], plan.output)
-    cycle = own_cycle(store, name, written_calls(plan.calls))
+    calls = [with_own_module(call, machine.catalogue) for call in plan.calls]
+    plan = ShownPlan(calls, plan.output)
+    cycle = own_cycle(store, name, written_calls(calls))
     if cycle is not None:
         return cycle
 
-    output_schema = machine.output_schema
-    if not is_solved:
+    if is_solved:
+        # The context of the run already has the task.
+        messages = _messages_of(function, None)
+        output_schema = machine.output_schema
+    else:
+        messages = _messages_of(function, task)
         output_schema = function.part_schema or function.output_schema or {}
 
-    messages = _messages_of(function, None if is_solved else task)
     guide: JSONObject = {
         "context": [message.to_json() for message in messages],
         "tools": _tools_of(function, messages, store, name),
@@ -87,12 +91,13 @@ def _plan_of(function: Function) -> ShownPlan:
     history = function.run.machine.history
     if function.run.places is not None:
         return ShownPlan(function.calls, function.output)
+
     readers = reading_calls(history)
-    calls: list[JSON] = [
-        without_reads(progress.call.raw, readers)
-        for progress in history
-        if not is_reader(progress.tool)
-    ]
+    calls: list[JSON] = []
+    for progress in history:
+        if not is_reader(progress.tool):
+            calls.append(without_reads(progress.call.raw, readers))
+
     return ShownPlan(calls, function.output)
 
 
@@ -106,7 +111,9 @@ def _messages_of(function: Function, task: str | None) -> list[Message]:
 
     for raw in function.run.started.context:
         message = read_message(raw)
-        if message.type == "plan" or (message.type == "text" and message.value == LAZY):
+        is_plan = message.type == "plan"
+        asks_for_plan = message.type == "text" and message.value == LAZY
+        if is_plan or asks_for_plan:
             # Leave out plan messages, because the guide contains its own plan and nobody reviews
             # these messages when the tool is called.
             continue
@@ -126,11 +133,13 @@ def _tools_of(
     defined = {tool.name for tool in defined_tools(messages)}
     catalogue = function.run.machine.catalogue
     version = store.publications.last_version(name) + 1
-    return [
-        list[JSON](tool.origin)
-        for tool in without_cycles(store, name, version, catalogue.tools)
-        if (tool.module is not None or tool.name not in defined) and not is_reader(tool)
-    ]
+    tools: list[JSON] = []
+    for tool in without_cycles(store, name, version, catalogue.tools):
+        is_defined = tool.module is None and tool.name in defined
+        if not is_defined and not is_reader(tool):
+            tools.append(list[JSON](tool.origin))
+
+    return tools
 
 
 def _without_results(plan: ShownPlan, function: Function) -> ShownPlan:
@@ -140,5 +149,7 @@ def _without_results(plan: ShownPlan, function: Function) -> ShownPlan:
     machine = function.run.machine
     results = [call.value for call in machine.history if call.status is CallStatus.DONE]
     tools, _ = machine.catalogue.to_json()
+    # Everybody may see the context and the tools, so values that they contain stay in the plan.
     copies = Copies(results, [function.run.started.context, *tools])
-    return ShownPlan([copies.call(call) for call in plan.calls], copies.scrubbed(plan.output))
+    calls = [copies.call(call) for call in plan.calls]
+    return ShownPlan(calls, copies.scrubbed(plan.output))
