@@ -12,6 +12,7 @@ from ideabridge.bridge.offer.offer import SOLVE, Offer
 from ideabridge.bridge.programs.names import IDEAS, ProgramNames, identifier
 from ideabridge.bridge.programs.sandbox import ASK
 from ideabridge.bridge.programs.steps import programs_in, with_effects
+from ideabridge.tools.encoding import object_or_empty
 from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
 
@@ -32,7 +33,9 @@ async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramN
     ideas: list[Tool] = []
     if IDEAS in words:
         # Any word in the program could be the name of an idea.
-        ideas = offer.rooms([f"{IDEA}{word}" for word in sorted(words)], caller)
+        modules = [f"{IDEA}{word}" for word in sorted(words)]
+        ideas = offer.rooms(modules, caller)
+
     return ProgramNames([*offer.known, *ideas])
 
 
@@ -46,8 +49,12 @@ def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Ca
     tools = names.listed
     present = offer.catalogue
     for tool in tools:
-        if tool.module is None or tool.in_room or present.get(tool.key) is not None:
+        if tool.module is None or tool.in_room:
+            # No server has to be up for this tool.
             continue
+        if present.get(tool.key) is not None:
+            continue
+
         reason = offer.missing.why_away(tool.module)
         if reason is not None:
             raise PlanError(f"{tool.label}: {reason}")
@@ -78,14 +85,17 @@ async def tools_of_programs(
             called = _tools_of_program(offer, program, names)
         except PlanError as error:
             raise PlanError(f"calls[{place}]: {error}") from None
-        tools |= {tool.key: tool for tool in called}
+
+        for tool in called:
+            tools[tool.key] = tool
 
     effects = with_effects(tool for tool in tools.values() if not tool.asks_mind)
     more = [*tools.values(), effects]
 
     # When the run carries out a program, it knows only the tools of the plan, so the names in the
     # program must then still refer to the same tools.
-    plan_names = ProgramNames(catalogue.used_by(calls, more).tools)
+    plan_catalogue = catalogue.used_by(calls, more)
+    plan_names = ProgramNames(plan_catalogue.tools)
     for program, place in programs.items():
         if plan_names.used_by(program) != names.used_by(program):
             raise PlanError(
@@ -99,13 +109,12 @@ async def tools_of_programs(
 def _tools_of_program(offer: Offer, program: str, names: ProgramNames) -> list[Tool]:
     used_names = names.used_by(program)
     called = ProgramNames.of(used_names, names.listed)
-    tools = catalogue_of_program(offer, called, asks=ASK in program).tools
-    modules = used_names["modules"]
-    if isinstance(modules, dict):
-        for name, tools_used in modules.items():
-            if not tools_used:
-                # A server that the program imports must be available here even if the program never
-                # calls it.
-                tools.extend(names.tools[name].values())
+    catalogue = catalogue_of_program(offer, called, asks=ASK in program)
+    tools = catalogue.tools
+    for name, tools_used in object_or_empty(used_names["modules"]).items():
+        if not tools_used:
+            # A server that the program imports must be available here even if the program never
+            # calls it.
+            tools.extend(names.tools[name].values())
 
     return tools
