@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ideabridge.bridge.context.state import read
+from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.context.written_call import written_calls
 from ideabridge.bridge.lifting.choices import Choices
 from ideabridge.bridge.lifting.draft import PlanDraft, make_draft
@@ -81,7 +81,9 @@ class Occurrence:
     @property
     def ref(self) -> str:
         """The argument for `ideas publish`: `RUN`, or `RUN:FIRST-LAST`."""
-        return self.run if self.whole else f"{self.run}:{self.first}-{self.last}"
+        if self.whole:
+            return self.run
+        return f"{self.run}:{self.first}-{self.last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,25 +124,29 @@ class Suggestion:
         for name, parameter in self.parameters:
             if "default" in parameter:
                 parts.append(f"{name}={_shown(parameter['default'])}")
+            elif "optional" in parameter:
+                parts.append(f"{name}?")
             else:
-                parts.append(f"{name}?" if "optional" in parameter else name)
+                parts.append(name)
+
         return f"{self.name}({', '.join(parts)})"
 
     @property
     def required(self) -> list[str]:
         """The parameters that callers must pass."""
-        return [
-            name
-            for name, parameter in self.parameters
-            if "default" not in parameter and "optional" not in parameter
-        ]
+        required: list[str] = []
+        for name, parameter in self.parameters:
+            if "default" not in parameter and "optional" not in parameter:
+                required.append(name)
+
+        return required
 
     @property
     def command(self) -> str:
         """The command that publishes the tool."""
-        latest, *others = (occurrence.ref for occurrence in self.occurrences)
-        words = ["ideabridge ideas publish", latest, self.name]
-        words += [f"--with {ref}" for ref in others]
+        latest, *others = self.occurrences
+        words = ["ideabridge ideas publish", latest.ref, self.name]
+        words += [f"--with {occurrence.ref}" for occurrence in others]
         words += [f"--require {name}" for name in self.required]
         return " ".join(words)
 
@@ -186,9 +192,12 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
             used_steps |= repeated.steps()
             continue
 
-        starts = [
-            start for start in repeated.starts if used_steps.isdisjoint(repeated.steps_from(start))
-        ]
+        # A call belongs to one suggestion only.
+        starts: list[_Step] = []
+        for start in repeated.starts:
+            if used_steps.isdisjoint(repeated.steps_from(start)):
+                starts.append(start)
+
         if len(starts) < least:
             continue
 
@@ -240,7 +249,10 @@ class _Repeated:
         come last, because they are mostly parts of other work.
         """
         size = len(self.tools)
-        return size > 1, (len(self.starts) - 1) * size, size
+        is_single = size == 1
+        # The first time is the work from which the tool is made.
+        saved_calls = (len(self.starts) - 1) * size
+        return not is_single, saved_calls, size
 
     def steps_from(self, start: _Step) -> Iterator[_Step]:
         """Yield the calls that begin at a place."""
@@ -250,7 +262,11 @@ class _Repeated:
 
     def steps(self) -> set[_Step]:
         """All calls of all occurrences."""
-        return {step for start in self.starts for step in self.steps_from(start)}
+        steps: set[_Step] = set()
+        for start in self.starts:
+            steps.update(self.steps_from(start))
+
+        return steps
 
 
 def _lines(store: Store, caller: str) -> list[_Line]:
@@ -282,7 +298,10 @@ def _line_of(store: Store, record: RunRecord) -> _Line:
         for solution in store.ideas.solutions_of(record.id):
             tools += _tools_of(solution)
 
-    failed = store.runs.calls_with_an_error(record.id) if tools else set[int]()
+    failed: set[int] = set()
+    if tools:
+        failed = store.runs.calls_with_an_error(record.id)
+
     places = [place for place in range(len(tools)) if place not in failed]
     succeeded = tuple(tools[place] for place in places)
     return _Line(record.id, record.title, succeeded, tuple(places), len(tools))
@@ -292,7 +311,13 @@ def _tools_of(solution: Solution) -> tuple[str, ...]:
     """Return the names of the tools that are called, without their modules, because calls do not
     have to name the module.
     """
-    return tuple(re.split(r"[./]", call.tool)[-1] for call in written_calls(solution.calls))
+    names: list[str] = []
+    for call in written_calls(solution.calls):
+        # A tool can be written as `module.tool` or `module/tool`.
+        *_, name = re.split(r"[./]", call.tool)
+        names.append(name)
+
+    return tuple(names)
 
 
 def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
@@ -314,11 +339,11 @@ def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
         if LONGEST_PART < len(tools) <= _LONGEST_RUN:
             starts_of.setdefault(tools, []).append((number, 0))
 
-    often = [
-        _Repeated(tools, starts)
-        for tools, starts in starts_of.items()
-        if len(starts) >= least and not _is_repetition(tools)
-    ]
+    often: list[_Repeated] = []
+    for tools, starts in starts_of.items():
+        if len(starts) >= least and not _is_repetition(tools):
+            often.append(_Repeated(tools, starts))
+
     often.sort(key=lambda repeated: repeated.worth, reverse=True)
     return often
 
@@ -328,10 +353,12 @@ def _is_repetition(tools: tuple[str, ...]) -> bool:
     rounds is incidental.
     """
     size = len(tools)
-    return any(
-        size % part == 0 and tools == tools[:part] * (size // part)
-        for part in range(1, size // 2 + 1)
-    )
+    for part_size in range(1, size // 2 + 1):
+        rounds, rest = divmod(size, part_size)
+        if rest == 0 and tools == tools[:part_size] * rounds:
+            return True
+
+    return False
 
 
 def _published(store: Store, caller: str) -> set[tuple[str, ...]]:
@@ -343,8 +370,9 @@ def _published(store: Store, caller: str) -> set[tuple[str, ...]]:
         for publication in page.items:
             solution: Solution = publication.plan_parts
             if publication.plan is None:
-                idea = store.ideas.get(publication.idea_id, caller=SEES_ALL).idea
-                solution = idea.solution_parts
+                stored = store.ideas.get(publication.idea_id, caller=SEES_ALL)
+                solution = stored.idea.solution_parts
+
             sequences.add(_without_helpers(_tools_of(solution)))
 
         if page.next is None:
@@ -377,11 +405,11 @@ class _Runs:
         if run is None or places[-1] >= len(run.machine.history):
             return None
 
-        history = [run.machine.history[place] for place in places]
-        if not all(
-            progress.status is CallStatus.DONE and is_plain(progress) for progress in history
-        ):
-            return None
+        for place in places:
+            progress = run.machine.history[place]
+            if progress.status is not CallStatus.DONE or not is_plain(progress):
+                return None
+
         return calls_of(run, places)
 
 
@@ -412,10 +440,13 @@ class _Drafts:
         Return None if there is no plan.
         """
         for count in range(len(works), 0, -1):
+            named = works[:count]
             try:
-                return works[:count], self._draft(works[:count], works)
+                return named, self._draft(named, works)
             except IdeabridgeError:
+                # Publishing would refuse this evidence, too, so try without the last of it.
                 continue
+
         return [], None
 
     def _draft(self, named: Sequence[_Work], works: Sequence[_Work]) -> PlanDraft:
@@ -434,11 +465,13 @@ class _Drafts:
         store.
         """
         record = self._store.runs.find(occurrence.run, caller=self._caller)
+        # Several occurrences can be parts of one run.
         if scratch.runs.get(record.id) is None:
+            events = [event for _, event in self._store.runs.events(record.id)]
             with scratch.transaction():
                 scratch.runs.create_ended(
                     record.id,
-                    PastEvents([event for _, event in self._store.runs.events(record.id)]),
+                    PastEvents(events),
                     kind=record.kind,
                     caller=record.caller,
                     title=record.title,
@@ -461,17 +494,18 @@ def _required_where_different(
     choices = Choices(runs=tuple(others))
     lifted = lift_function(read_function(store, first, caller), store, caller, choices.runs)
     draft = make_draft(lifted, choices, {}, strict=False)
-    inputs = [draft.arguments(run) for run in (lifted.aligned, *lifted.others)]
-    required = {
-        name
-        for name in inputs[0]
-        if any(name not in other or other[name] != inputs[0][name] for other in inputs[1:])
-    }
-    required |= {
-        parameter.name
-        for parameter in draft.parameters
-        if not parameter.followed and _has_differed(parameter, draft, works)
-    }
+    required: set[str] = set()
+    arguments = draft.arguments(lifted.aligned)
+    for other_run in lifted.others:
+        other_arguments = draft.arguments(other_run)
+        for name, argument in arguments.items():
+            if name not in other_arguments or other_arguments[name] != argument:
+                required.add(name)
+
+    for parameter in draft.parameters:
+        if not parameter.followed and _has_differed(parameter, draft, works):
+            required.add(parameter.name)
+
     decisions = {name: ParameterDecision(required=True) for name in required}
     return make_draft(lifted, choices, decisions, strict=False)
 
@@ -482,13 +516,19 @@ def _has_differed(parameter: Parameter, draft: PlanDraft, works: Sequence[_Work]
     """
     at = parameter.leaves[0].at
     place = place_in(at)
-    number = None if place is None else draft.lifted.aligned.recorded.get(place)
+    if place is None:
+        return False
+    # The lifted run has only the calls of the first work: it is a whole run without failed calls,
+    # or a part that was stored as a run of its own.
+    number = draft.lifted.aligned.recorded.get(place)
     if number is None:
         return False
 
-    occurrence = works[0].occurrence
-    index = number - occurrence.first if occurrence.whole else number
-    values = [read(dict(work.calls[index].parameters), keys_below(at)) for work in works]
+    values: list[JSON | Missing] = []
+    for work in works:
+        parameters = dict(work.calls[number].parameters)
+        values.append(read(parameters, keys_below(at)))
+
     return any(value != values[0] for value in values)
 
 
@@ -501,6 +541,7 @@ def _different(works: Sequence[_Work]) -> list[_Work]:
         if content not in seen:
             seen.add(content)
             different.append(work)
+
     return different
 
 
@@ -517,8 +558,10 @@ def _examine(
     for number, start in repeated.starts:
         if len(works) >= _EXAMINED:
             break
+
         line = lines[number]
-        work = _work(runs, line, line.places[start : start + len(repeated.tools)])
+        places = line.places[start : start + len(repeated.tools)]
+        work = _work(runs, line, places)
         # Compare the origins of the tools, because a tool of another server can have the same name.
         if work is not None and (not works or work.origins == works[-1].origins):
             works.append(work)
@@ -571,8 +614,10 @@ def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
     calls = runs.calls(line.run, places)
     if calls is None or last - first >= len(places):
         return None
+
     whole = len(places) == line.count
-    return _Work(line, Occurrence(line.run, first, last, whole), calls)
+    occurrence = Occurrence(line.run, first, last, whole)
+    return _Work(line, occurrence, calls)
 
 
 def _parameters(draft: PlanDraft) -> tuple[tuple[str, JSONObject], ...]:
@@ -584,21 +629,25 @@ def _parameters(draft: PlanDraft) -> tuple[tuple[str, JSONObject], ...]:
         name = draft.inputs.renamed.get(parameter.name, parameter.name)
         paths[name] = [path_of(leaf.at) for leaf in parameter.leaves]
 
-    required = list_or_empty(draft.inputs.schema.get("required"))
-    groups: list[list[tuple[str, JSONObject]]] = [[], [], []]
+    required_names = list_or_empty(draft.inputs.schema.get("required"))
+    required: list[tuple[str, JSONObject]] = []
+    with_default: list[tuple[str, JSONObject]] = []
+    optional: list[tuple[str, JSONObject]] = []
     for name, schema in object_or_empty(draft.inputs.schema.get("properties")).items():
         entry: JSONObject = {"at": paths.get(name, [])}
         members = object_or_empty(schema)
-        if name in required:
-            groups[0].append((name, entry))
+        if name in required_names:
+            required.append((name, entry))
         elif "default" in members:
-            groups[1].append((name, {**entry, "default": members["default"]}))
+            with_default.append((name, {**entry, "default": members["default"]}))
         else:
-            groups[2].append((name, {**entry, "optional": True}))
+            optional.append((name, {**entry, "optional": True}))
 
-    return tuple(parameter for group in groups for parameter in group)
+    return (*required, *with_default, *optional)
 
 
 def _shown(value: JSON) -> str:
     text = encode_text(value)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."
+    if len(text) <= _SHOWN_CHARACTERS:
+        return text
+    return f"{text[: _SHOWN_CHARACTERS - 3]}..."
