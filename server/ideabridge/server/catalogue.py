@@ -87,16 +87,17 @@ def exposed_names(
     something else.
     """
     tools = list(tools)
+    earlier = earlier or {}
     names: dict[int, str] = {}
     for place, tool in enumerate(tools):
-        name = (earlier or {}).get(tool.origin)
+        name = earlier.get(tool.origin)
         if name is not None and not is_taken(name, tool):
             names[place] = name
 
     # Name in-process tools first, so that they take precedence over the tools of modules.
     in_process = [place for place, tool in enumerate(tools) if tool.module is None]
     of_modules = [place for place, tool in enumerate(tools) if tool.module is not None]
-    used_names: set[str] = {*names.values()}
+    used_names = set(names.values())
     for form in (_own, _with_module, _with_hash):
         for places in (in_process, of_modules):
             candidates = {place: form(tools[place]) for place in places if place not in names}
@@ -129,8 +130,11 @@ def _own(tool: Tool) -> str | None:
 def _with_module(tool: Tool) -> str | None:
     if tool.module is None:
         return None
+
     name = f"{safe_name(tool.module)}_{safe_name(tool.name)}"
-    return name if len(name) <= MAX_EXPOSED else None
+    if len(name) > MAX_EXPOSED:
+        return None
+    return name
 
 
 def _with_hash(tool: Tool) -> str:
@@ -140,7 +144,9 @@ def _with_hash(tool: Tool) -> str:
 
 
 def _cut(tool: Tool, tail: int) -> str:
-    return safe_name(tool.name)[: MAX_EXPOSED - tail - 1].rstrip("_")
+    """Shorten a tool's name, so that it leaves room for an underscore and `tail` characters."""
+    longest = MAX_EXPOSED - tail - 1
+    return safe_name(tool.name)[:longest].rstrip("_")
 
 
 def _numbered(tool: Tool, used_names: set[str], is_taken: Callable[[str, Tool], bool]) -> str:
@@ -208,7 +214,9 @@ class ToolCatalogue:
         to a module.
         """
         exposed = self._exposed.get(name)
-        return None if exposed is None else exposed.tool.module
+        if exposed is None:
+            return None
+        return exposed.tool.module
 
     def is_exposed(self, name: str) -> bool:
         """Return whether there is an exposed tool with this name."""
@@ -250,22 +258,26 @@ class ToolCatalogue:
         for name, tool in zip(names, exposed, strict=True):
             same = before.get(name)
             if same is not None and same.listed is tool:
+                # Its definition is already computed.
                 self._exposed[name] = same
-            elif tool.module is not None:
-                self._exposed[name] = ExposedTool(name, tool, None, self._running, self._record)
-            else:
-                activity = self.bridge.toolbox.activity_for(tool)
-                if activity is not None:
-                    self._exposed[name] = ExposedTool(
-                        name, tool, activity.run, self._running, self._record
-                    )
+                continue
 
-        self._by_tool = {entry.tool.origin: entry for entry in self._exposed.values()}
-        self._new_names = {
-            name: entry.tool.origin
-            for name, entry in self._exposed.items()
-            if name not in self._kept_names
-        }
+            run = None
+            if tool.module is None:
+                activity = self.bridge.toolbox.activity_for(tool)
+                if activity is None:
+                    continue
+                run = activity.run
+
+            self._exposed[name] = ExposedTool(name, tool, run, self._running, self._record)
+
+        self._by_tool = {}
+        self._new_names = {}
+        for name, entry in self._exposed.items():
+            self._by_tool[entry.tool.origin] = entry
+            if name not in self._kept_names:
+                self._new_names[name] = entry.tool.origin
+
         self._visible = [tool for tool in self._exposed.values() if not tool.is_hidden]
 
     def _earlier_names(self, tools: list[Tool]) -> dict[ToolKey, str]:
@@ -361,11 +373,9 @@ class ToolCatalogue:
             return False
         if tool.module is not None:
             return self._expose_modules and tool.module not in self.bridge.configuration.unexposed
-        return (
-            self._expose_tools
-            and tool not in self._built_in
-            and self.bridge.toolbox.activity_for(tool) is not None
-        )
+        if not self._expose_tools or tool in self._built_in:
+            return False
+        return self.bridge.toolbox.activity_for(tool) is not None
 
     def _is_taken(self, name: str, tool: Tool) -> bool:
         """Return whether a tool cannot have a name because the name belongs, or used to belong, to
@@ -416,17 +426,18 @@ class ToolCatalogue:
             refusal = offer.missing.hides(tool.tool.origin)
             raise UnknownToolError(f"{name}: {refusal}")
 
-        if tool is None:
-            self._expect_in_profile(name, caller)
-            refusal = offer.missing.why_refused(name) if self._expose_modules else None
+        if tool is not None:
+            return tool
+
+        self._expect_in_profile(name, caller)
+        if self._expose_modules:
+            refusal = offer.missing.why_refused(name)
             if refusal is not None:
                 raise UnknownToolError(refusal)
-            similar = did_you_mean(name, self._names(caller))
-            raise UnknownToolError(
-                f"unknown tool {name[:100]!r}.{similar}{self._how_to_call(name, caller)}"
-            )
 
-        return tool
+        similar = did_you_mean(name, self._names(caller))
+        advice = self._how_to_call(name, caller)
+        raise UnknownToolError(f"unknown tool {name[:100]!r}.{similar}{advice}")
 
     def _expect_in_profile(self, name: str, caller: str) -> None:
         """Raise `UnknownToolError` if a published idea with this name exists, but the caller's
@@ -479,6 +490,7 @@ class ToolCatalogue:
 
         if not (self._expose_modules or self._expose_tools):
             return None
+
         self.refresh()
         if name in self._exposed:
             return self._exposed[name]
@@ -497,11 +509,11 @@ class ToolCatalogue:
         offer = self.bridge.offer.to(caller)
         if any(name in (tool.name, tool.remote_name) for tool in offer.known):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
+
+        # The name might be the one under which a tool of these modules would be exposed.
         owners = [owner for owner in self.bridge.modules.names if name.startswith(f"{owner}_")]
-        return (
-            " search_tools finds the tools of all servers; run_plan calls "
-            f"them.{offer.missing.sentences(owners)}"
-        )
+        missing = offer.missing.sentences(owners)
+        return f" search_tools finds the tools of all servers; run_plan calls them.{missing}"
 
     def _names(self, caller: str) -> list[str]:
         page = self.bridge.store.publications.page(_SUGGESTED, caller=caller)
@@ -540,8 +552,11 @@ class ToolCatalogue:
         for own in self._own:
             if own["name"] == name:
                 return own["inputSchema"]
+
         tool: ServedTool | None = self._exposed.get(name) or self._publication(name)
-        return None if tool is None else tool.definition["inputSchema"]
+        if tool is None:
+            return None
+        return tool.definition["inputSchema"]
 
     # -- listing -----------------------------------------------------------------------------------
 
@@ -560,21 +575,21 @@ class ToolCatalogue:
         """
         self.refresh()
         self._keep_names(self._new_names)
-        tools: list[dict[str, Any]] = []
-        room = PAGE_BYTES
         offer = self.bridge.offer.to(caller)
-        exposed = [
-            tool.as_sent if as_sent else tool.definition
-            for tool in self._visible
-            if offer.has_tool(tool.tool)
-        ]
-        for place, tool in self._from(cursor or "own:0", caller, exposed):
-            room -= len(encode(tool))
-            if tools and room < 0:
-                return tools, place
-            tools.append(tool)
+        exposed: list[dict[str, Any]] = []
+        for tool in self._visible:
+            if offer.has_tool(tool.tool):
+                exposed.append(tool.as_sent if as_sent else tool.definition)
 
-        return tools, None
+        definitions: list[dict[str, Any]] = []
+        bytes_left = PAGE_BYTES
+        for place, definition in self._from(cursor or "own:0", caller, exposed):
+            bytes_left -= len(encode(definition))
+            if definitions and bytes_left < 0:
+                return definitions, place
+            definitions.append(definition)
+
+        return definitions, None
 
     def _from(
         self, cursor: str, caller: str, exposed: list[dict[str, Any]]
@@ -587,24 +602,28 @@ class ToolCatalogue:
         or `used:N` if there are too many ideas to list all of them.
         """
         kind, _, place = cursor.partition(":")
-        number = int(place) if place.isascii() and place.isdigit() else None
-        lengths = {"own": len(self._own), "exposed": len(exposed), "used": self._most}
-        if kind != "ideas" and (number is None or number > lengths.get(kind, -1)):
-            raise CursorSyntaxError(
-                f"{cursor[:60]!r} is not a cursor for this list; pass next_cursor back unchanged"
-            )
+        number = 0
+        if kind != "ideas":
+            lengths = {"own": len(self._own), "exposed": len(exposed), "used": self._most}
+            is_number = place.isascii() and place.isdigit()
+            if not is_number or int(place) > lengths.get(kind, -1):
+                raise CursorSyntaxError(
+                    f"{cursor[:60]!r} is not a cursor for this list; "
+                    "pass next_cursor back unchanged"
+                )
+            number = int(place)
 
         if kind == "own":
-            for at in range(number or 0, len(self._own)):
+            for at in range(number, len(self._own)):
                 yield f"own:{at}", self._own[at]
             kind = "ideas"
             place = ""
 
+        first = 0
         if kind == "exposed":
-            first = number or 0
+            first = number
         else:
             yield from self._ideas_from(kind, place, caller)
-            first = 0
 
         for at in range(first, len(exposed)):
             yield f"exposed:{at}", exposed[at]
@@ -632,7 +651,9 @@ class ToolCatalogue:
             for publication in page.items:
                 if self._is_listed(publication, caller):
                     yield f"ideas:{following}", self._definition(publication)
+                # The cursor of the next idea is the name before it.
                 following = publication.name
+
             following = page.next
 
     def lists_ideas(self, caller: str) -> bool:
@@ -646,6 +667,7 @@ class ToolCatalogue:
         fits = self.bridge.store.publications.count(caller=caller) <= self._most
         if fits or not self._is_listed(publication, caller):
             return False
+
         self._note_uses()
         listed_names = {listed.name for listed in self._most_used(caller)}
         return publication.name not in listed_names
@@ -663,17 +685,15 @@ class ToolCatalogue:
         # Usually, all of the most used ideas can be called. If some cannot, the second pass reads
         # more.
         for limit in (self._most, self._most + _PASSED_OVER):
-            most_used = publications.most_used(limit, caller=caller)
-            others = [
-                publication
-                for publication in most_used
-                if publication.name not in new_names and self._is_listed(publication, caller)
-            ]
-            listed = [*new, *others][: self._most]
-            if len(listed) == self._most:
+            listed = list(new)
+            for publication in publications.most_used(limit, caller=caller):
+                if publication.name not in new_names and self._is_listed(publication, caller):
+                    listed.append(publication)
+
+            if len(listed) >= self._most:
                 break
 
-        return sorted(listed, key=lambda publication: publication.name)
+        return sorted(listed[: self._most], key=lambda publication: publication.name)
 
     def _is_listed(self, publication: Publication, caller: str) -> bool:
         """Return whether a caller's list of tools contains a published idea.
@@ -708,4 +728,5 @@ class ToolCatalogue:
             tool = PublishedTool(publication.name, publication, self._running, self._record)
             if len(self._published) < _MOST_CACHED:
                 self._published[publication.name] = tool
+
         return tool.definition
