@@ -73,7 +73,24 @@ class ToolMemory:
             row = self._database.execute(
                 "SELECT value FROM tool_memory WHERE kind = ? AND key = ?", (kind, key)
             ).fetchone()
-        return None if row is None else row[0]
+
+        if row is None:
+            return None
+        return row[0]
+
+    def _object(self, kind: str, key: str) -> JSONObject | None:
+        """Return a value that is a JSON object, or None if it is not stored."""
+        text = self._text(kind, key)
+        if text is None:
+            return None
+        return cast("JSONObject", decode_trusted(text))
+
+    def _list(self, kind: str, key: str) -> list[JSON] | None:
+        """Return a value that is a JSON list, or None if it is not stored."""
+        text = self._text(kind, key)
+        if text is None:
+            return None
+        return cast("list[JSON]", decode_trusted(text))
 
     def _replace(self, kind: str, key: str, name: str, text: str | None, most: int) -> None:
         """Replace a value, or delete it if the new value is None. Delete the oldest values of its
@@ -101,8 +118,7 @@ class ToolMemory:
         Args:
             module: the fingerprint of the module's configuration.
         """
-        text = self._text(_LIST, module)
-        return None if text is None else cast("list[JSON]", decode_trusted(text))
+        return self._list(_LIST, module)
 
     def listed_at(self, module: str) -> str:
         """Return when a module last listed the tools that are stored, as ISO 8601 in UTC, or "" if
@@ -112,7 +128,10 @@ class ToolMemory:
             row = self._database.execute(
                 "SELECT time FROM tool_memory WHERE kind = ? AND key = ?", (_LIST, module)
             ).fetchone()
-        return "" if row is None else str(row[0])
+
+        if row is None:
+            return ""
+        return str(row[0])
 
     def names(self, name: str) -> list[str]:
         """Return the names of the tools that the module `name` listed last, under any
@@ -125,7 +144,8 @@ class ToolMemory:
                 "LIMIT 1)) AS tool",
                 (_LIST, name),
             ).fetchall()
-        return [str(row[0]) for row in rows]
+
+        return [str(tool_name) for (tool_name,) in rows]
 
     def keep_tools(self, module: str, name: str, tools: list[JSON]) -> None:
         """Store the list of a module, or record that it is still the same. A list that is too large
@@ -137,10 +157,19 @@ class ToolMemory:
             tools: the definitions.
         """
         body = encode(tools)
-        text = body.decode() if len(body) <= MAX_LIST_BYTES else None
+        text: str | None = None
+        if len(body) <= MAX_LIST_BYTES:
+            text = body.decode()
+
         if text != self._text(_LIST, module):
             self._replace(_LIST, module, name, text, MAX_LISTS)
-        elif text is not None and self.listed_at(module) < time_text(time.time() - _SAME_SECONDS):
+            return
+        if text is None:
+            return
+
+        # Do not write the time of the same list again and again.
+        oldest = time_text(time.time() - _SAME_SECONDS)
+        if self.listed_at(module) < oldest:
             with self._database.transaction():
                 self._database.execute(
                     "UPDATE tool_memory SET time = ? WHERE kind = ? AND key = ?",
@@ -165,15 +194,17 @@ class ToolMemory:
         a kind is null if the module has no entries of that kind; a kind whose list was never read
         is absent. `module` is the fingerprint of the module's configuration.
         """
-        text = self._text(_OFFERED, module)
-        return {} if text is None else cast("JSONObject", decode_trusted(text))
+        return self._object(_OFFERED, module) or {}
 
     def keep_offered(self, module: str, name: str, lists: JSONObject) -> None:
         """Store a module's lists of resources, templates and prompts, if they have changed. Lists
         that are too large are not stored. For the other arguments, see `keep_tools`.
         """
         body = encode(lists)
-        text = body.decode() if lists and len(body) <= MAX_LIST_BYTES else None
+        text: str | None = None
+        if lists and len(body) <= MAX_LIST_BYTES:
+            text = body.decode()
+
         if text != self._text(_OFFERED, module):
             self._replace(_OFFERED, module, name, text, MAX_LISTS)
 
@@ -188,14 +219,14 @@ class ToolMemory:
         arguments, see `keep_tools`.
         """
         if had_token != self.had_token(module):
-            self._replace(_TOKEN, module, name, "true" if had_token else None, MAX_LISTS)
+            text = "true" if had_token else None
+            self._replace(_TOKEN, module, name, text, MAX_LISTS)
 
     def way(self, module: str) -> JSONObject | None:
         """Return the way in which a module was last reached, if it would take time to find this way
         again. `module` is the fingerprint of the module's configuration.
         """
-        text = self._text(_WAY, module)
-        return None if text is None else cast("JSONObject", decode_trusted(text))
+        return self._object(_WAY, module)
 
     def keep_way(self, module: str, name: str, way: JSONObject | None) -> None:
         """Store how a module is reached, if that has changed. If the way is None, delete the stored
@@ -217,6 +248,7 @@ class ToolMemory:
                 "SELECT name, module, tool FROM exposed_names WHERE scope = ? ORDER BY name",
                 (scope,),
             ).fetchall()
+
         return {name: (module, tool) for name, module, tool in rows}
 
     def keep_exposed_names(
@@ -254,17 +286,17 @@ class ToolMemory:
         """Return the definition of a tool that a published call refers to (its essence; see
         `Tool.digest`), or None if it is not stored.
         """
-        text = self._text(_DEFINITION, digest)
-        return None if text is None else cast("JSONObject", decode_trusted(text))
+        return self._object(_DEFINITION, digest)
 
     def keep_definitions(self, essences: Mapping[str, JSONObject]) -> None:
         """Store the definitions of tools that published calls refer to, keyed by digest, so that
         later changes can be shown.
         """
         now = now_text()
-        rows = [
-            (_DEFINITION, digest, encode_text(essence), now) for digest, essence in essences.items()
-        ]
+        rows: list[tuple[str, str, str, str]] = []
+        for digest, essence in essences.items():
+            rows.append((_DEFINITION, digest, encode_text(essence), now))
+
         with self._database.transaction():
             self._database.many(
                 "INSERT INTO tool_memory(kind, key, name, value, time) VALUES (?, ?, '', ?, ?) "
@@ -279,8 +311,7 @@ class ToolMemory:
             owner: the caller of the runs.
             tool: the digest of the tool's definition.
         """
-        text = self._text(_SHAPES, f"{tool} {owner}")
-        return [] if text is None else cast("list[JSON]", decode_trusted(text))
+        return self._list(_SHAPES, f"{tool} {owner}") or []
 
     def keep_shapes(self, owner: str, tool: str, name: str, shapes: list[JSON]) -> None:
         """Replace the shapes (JSON Schemas) of a tool's results. For `owner` and `tool`, see
@@ -300,6 +331,7 @@ class ToolMemory:
         text = self._text(_APPROVED, f"{server} {owner} {tool}")
         if text is None:
             return None
+
         run, call = cast("tuple[str, int]", decode_trusted(text))
         return ApprovedCall(run, call)
 
