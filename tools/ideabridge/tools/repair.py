@@ -21,7 +21,16 @@ from urllib.parse import quote, unquote, urljoin
 
 import jsonschema_rs
 
-from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, encode, normalise, number_or_none
+from ideabridge.tools.encoding import (
+    JSON,
+    MAX_DEPTH,
+    JSONObject,
+    encode,
+    list_or_empty,
+    normalise,
+    number_or_none,
+    object_or_empty,
+)
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.keywords import (
     ANNOTATIONS,
@@ -191,9 +200,8 @@ class Repair:
 
         for schema, place in written:
             if resolve(result, cast("str", schema["$ref"])) is None:
-                self._ignore(
-                    place, schema.pop("$ref"), "a reference to a schema that was not ignored"
-                )
+                reference = schema.pop("$ref")
+                self._ignore(place, reference, "a reference to a schema that was not ignored")
 
         return result
 
@@ -205,18 +213,19 @@ class Repair:
             return
 
         names = set(self._definitions)
-        definitions = self._sent.get("$defs") if isinstance(self._sent, dict) else None
-        if isinstance(definitions, dict):
-            names.update(definitions)
+        definitions = object_or_empty(object_or_empty(self._sent).get("$defs"))
+        names.update(definitions)
 
         name = f"part{len(self._definitions) + 1}"
         while name in names:
             name += "_"
 
-        self._places[target] = ("$defs", name)
+        new_place = ("$defs", name)
+        self._places[target] = new_place
         self._moved.add(str(target[0]))
+        # Take the name now, because the schema can define further schemas.
         self._definitions[name] = True
-        self._definitions[name] = self._schema(self._names.at(target), target, ("$defs", name))
+        self._definitions[name] = self._schema(self._names.at(target), target, new_place)
 
     def _handlers_by_keyword(self) -> dict[str, _Handler]:
         single = {
@@ -248,8 +257,12 @@ class Repair:
             (_FLAGS, self._flag),
             (_TEXTS, self._text),
         ]
-        shared = {keyword: handler for keywords, handler in groups for keyword in keywords}
-        return {**shared, **single, "items": self._items}
+        handlers: dict[str, _Handler] = {}
+        for keywords, handler in groups:
+            handlers.update(dict.fromkeys(keywords, handler))
+
+        # `items` can also be a list, unlike the other keywords of its group.
+        return {**handlers, **single, "items": self._items}
 
     # -- notes
 
@@ -270,9 +283,11 @@ class Repair:
 
     def _bounded_notes(self) -> tuple[str, ...]:
         notes = list(self._noted)
-        if len(notes) > MAX_NOTES:
-            notes[MAX_NOTES - 1 :] = [f"and {len(notes) - MAX_NOTES + 1:,} more"]
-        return tuple(notes)
+        if len(notes) <= MAX_NOTES:
+            return tuple(notes)
+
+        shown = notes[: MAX_NOTES - 1]
+        return (*shown, f"and {len(notes) - len(shown):,} more")
 
     # -- schemas
 
@@ -311,17 +326,21 @@ class Repair:
         loose: list[str] = []
         for keyword, value in part.sent.items():
             before = self._loosened
-            self._enclosing += keyword in _ENCLOSING
+            is_enclosing = keyword in _ENCLOSING
+            if is_enclosing:
+                self._enclosing += 1
+
             handler = self._handlers.get(keyword, self._other)
             handler(part, keyword, value)
-            self._enclosing -= keyword in _ENCLOSING
+            if is_enclosing:
+                self._enclosing -= 1
             if self._loosened > before:
                 loose.append(keyword)
 
         if part.required:
-            required = part.out.get("required")
-            names = dict.fromkeys(cast("list[str]", required or []))
-            part.out["required"] = list(names | dict.fromkeys(part.required))
+            names = list_or_empty(part.out.get("required"))
+            names = [*cast("list[str]", names), *part.required]
+            part.out["required"] = list[JSON](dict.fromkeys(names))
 
         for keyword in loose:
             if keyword in part.out or keyword not in _ENCLOSING:
@@ -346,17 +365,17 @@ class Repair:
         """Copy a keyword that is unknown or does not constrain anything."""
         if keyword == "id" and self._draft in (DRAFT_3, DRAFT_4):
             return
+
         try:
             name = cast("str", normalise(keyword))
-            part.out[name] = normalise(value, max_depth=max(MAX_DEPTH - len(part.place) - 2, 0))
+            part.out[name] = part.normal(value)
         except IdeabridgeError:
             self._note((*part.place, keyword), value, "expected JSON: ignored")
 
     def _identity(self, part: _Part, keyword: str, value: JSON) -> None:
         """Drop the name of a schema, because references are rewritten without names."""
-        if keyword in ("$schema", "$id", "$anchor", "$dynamicAnchor") and not isinstance(
-            value, str
-        ):
+        is_text = keyword in ("$schema", "$id", "$anchor", "$dynamicAnchor")
+        if is_text and not isinstance(value, str):
             self._ignore((*part.place, keyword), value, "a string")
 
     # -- references
@@ -417,13 +436,17 @@ class Repair:
                 schemas.append(self._schema(item, (*place, number), _NOWHERE))
                 continue
 
-            name = "null" if item is None and isinstance(value, list) else item
-            lowered = name.lower() if isinstance(name, str) else ""
-            if lowered in ("any", "mixed"):
+            name = ""
+            if isinstance(item, str):
+                name = item.lower()
+            elif item is None and isinstance(value, list):
+                name = "null"
+
+            if name in ("any", "mixed"):
                 self.is_changed = True
                 return None, []
 
-            kind = _TYPE_OF.get(lowered)
+            kind = _TYPE_OF.get(name)
             if kind is None:
                 self._ignore(place, value, "a type of JSON")
                 return None, []
@@ -447,12 +470,14 @@ class Repair:
         before = self._loosened
         kinds, schemas = self._types(part, keyword, value)
         if kinds is None or self._loosened > before:
+            # Types that accept more values would refuse more values here.
             self._loosened += 1
             return
 
         self.is_changed = True
-        alternatives: list[JSON] = [{"type": list[JSON](kinds)}] if kinds else []
-        part.also.append({"not": {"anyOf": [*alternatives, *schemas]}})
+        if kinds:
+            schemas.insert(0, {"type": list[JSON](kinds)})
+        part.also.append({"not": {"anyOf": schemas}})
 
     # -- objects
 
@@ -476,8 +501,8 @@ class Repair:
         for name, item in value.items():
             target = (*part.target, keyword, name)
             schemas[_text(name)] = self._schema(item, (*place, name), target, is_property=True)
-            needed = item.get("required") if isinstance(item, dict) else None
-            if needed is True or needed == "true":
+            is_required = object_or_empty(item).get("required")
+            if is_required is True or is_required == "true":
                 self.is_changed = True
                 part.required.append(_text(name))
 
@@ -542,9 +567,10 @@ class Repair:
 
         names: JSONObject = {}
         for name, item in value.items():
-            listed: JSON = [item] if isinstance(item, str) else item
-            if isinstance(listed, list):
-                unique = self._unique_names((*place, name), listed)
+            if isinstance(item, str):
+                names[_text(name)] = [_text(item)]
+            elif isinstance(item, list):
+                unique = self._unique_names((*place, name), item)
                 names[_text(name)] = list[JSON](unique)
             else:
                 self._ignore((*place, name), item, "a list of names")
@@ -560,20 +586,24 @@ class Repair:
             return
 
         self.is_changed = True
-        members = value
-        needed: JSONObject = {
-            name: item for name, item in members.items() if isinstance(item, list | str)
-        }
-        if needed:
+        needed_names: JSONObject = {}
+        needed_schemas: JSONObject = {}
+        for name, item in value.items():
+            if isinstance(item, list | str):
+                needed_names[name] = item
+            else:
+                needed_schemas[name] = item
+
+        if needed_names:
             holder = _Part({}, part.place, part.target, is_property=False)
-            self._dependent_required(holder, "dependentRequired", needed)
+            self._dependent_required(holder, "dependentRequired", needed_names)
             part.add("dependentRequired", holder.out["dependentRequired"])
 
-        schemas: JSONObject = {
-            _text(name): self._child(part, item, keyword, name, new=("dependentSchemas", name))
-            for name, item in members.items()
-            if name not in needed
-        }
+        schemas: JSONObject = {}
+        for name, item in needed_schemas.items():
+            new = ("dependentSchemas", name)
+            schemas[_text(name)] = self._child(part, item, keyword, name, new=new)
+
         if schemas:
             part.add("dependentSchemas", schemas)
 
@@ -596,10 +626,10 @@ class Repair:
             return
 
         self.is_changed = True
-        schemas: list[JSON] = [
-            self._child(part, item, keyword, number, new=("prefixItems", number))
-            for number, item in enumerate(value)
-        ]
+        schemas: list[JSON] = []
+        for number, item in enumerate(value):
+            schemas.append(self._child(part, item, keyword, number, new=("prefixItems", number)))
+
         if schemas:
             part.out["prefixItems"] = schemas
 
@@ -643,7 +673,7 @@ class Repair:
 
     def _enum(self, part: _Part, keyword: str, value: JSON) -> None:
         try:
-            values = normalise(value, max_depth=max(MAX_DEPTH - len(part.place) - 2, 0))
+            values = part.normal(value)
         except IdeabridgeError:
             values = None
 
@@ -651,11 +681,12 @@ class Repair:
             self._ignore((*part.place, keyword), value, "a list of values")
             return
 
-        part.out[keyword] = list({encode(item): item for item in values}.values())
+        distinct = {encode(item): item for item in values}
+        part.out[keyword] = list(distinct.values())
 
     def _const(self, part: _Part, keyword: str, value: JSON) -> None:
         try:
-            part.out[keyword] = normalise(value, max_depth=max(MAX_DEPTH - len(part.place) - 2, 0))
+            part.out[keyword] = part.normal(value)
         except IdeabridgeError:
             self._ignore((*part.place, keyword), value, "JSON")
 
@@ -666,12 +697,15 @@ class Repair:
             self._note((*part.place, keyword), value, "expected a list: ignored")
 
     def _pattern(self, part: _Part, keyword: str, value: JSON) -> None:
-        usable = self._usable_pattern(value) if isinstance(value, str) else None
+        usable: str | None = None
+        if isinstance(value, str):
+            usable = self._usable_pattern(value)
         if usable is None:
             self._ignore((*part.place, keyword), value, "a regular expression")
-        else:
-            part.out[keyword] = usable
-            self.is_changed |= usable != value
+            return
+
+        part.out[keyword] = usable
+        self.is_changed |= usable != value
 
     def _usable_pattern(self, pattern: str) -> str | None:
         """Return a form of the pattern that can be matched. Return None if there is no such form,
@@ -682,23 +716,28 @@ class Repair:
                 return None
             if _is_valid({"pattern": text}):
                 return text
+
         return None
 
     def _counted(self, part: _Part, keyword: str, value: JSON) -> None:
         place = (*part.place, keyword)
         number = _number(value)
         is_least = keyword.startswith("min")
-        if number is None:
-            self._ignore(place, value, "a whole number")
-        elif number < 0 and is_least:
+        if number is not None and number < 0 and is_least:
             self._note(place, value, "which every value satisfies: ignored")
-        elif number < 0:
+            return
+        if number is None or number < 0:
             self._ignore(place, value, "a whole number")
+            return
+
+        if is_least:
+            whole = math.ceil(number)
         else:
-            whole = math.ceil(number) if is_least else math.floor(number)
-            if whole != value or isinstance(value, str):
-                self._note(place, value, f"read as {show(whole, _SHOWN_CHARACTERS)}")
-            part.out[keyword] = whole
+            whole = math.floor(number)
+
+        if whole != value or isinstance(value, str):
+            self._note(place, value, f"read as {show(whole, _SHOWN_CHARACTERS)}")
+        part.out[keyword] = whole
 
     def _bound(self, part: _Part, keyword: str, value: JSON) -> None:
         place = (*part.place, keyword)
@@ -712,6 +751,7 @@ class Repair:
             return
 
         if part.sent.get(f"exclusiveM{keyword[1:]}") is True:
+            # The boolean next to this bound writes it as an exclusive one.
             return
 
         number = _number(value)
@@ -730,6 +770,7 @@ class Repair:
         if number is None or number <= 0:
             self._ignore((*part.place, keyword), value, "a number above 0")
             return
+
         self.is_changed |= keyword != "multipleOf" or isinstance(value, str)
         part.add("multipleOf", number)
 
@@ -776,6 +817,13 @@ class _Part:
     also: list[JSON] = field(default_factory=list[JSON])
     required: list[str] = field(default_factory=list[str])
     drops_additional: bool = False
+
+    def normal(self, value: JSON) -> JSON:
+        """Return a value of a keyword in normal form (see `normalise`). It must not be so deep that
+        the schema around it becomes too deep.
+        """
+        levels_left = MAX_DEPTH - len(self.place) - 2
+        return normalise(value, max_depth=max(levels_left, 0))
 
     def add(self, keyword: str, value: JSON) -> None:
         """Write a keyword that the schema might already contain."""
@@ -834,8 +882,11 @@ class _Names:
         """Return the path of the schema that a reference at `place` points to, or None if it points
         to no schema.
         """
-        steps = tuple(map(str, place))
-        base = next(steps[:end] for end in range(len(steps), -1, -1) if steps[:end] in self._bases)
+        # The nearest schema around the reference that has a URI. The root always has one.
+        base = tuple(map(str, place))
+        while base not in self._bases:
+            base = base[:-1]
+
         uri, _, fragment = reference.partition("#")
         if uri:
             base_of_uri = self._by_uri.get(_joined(self._bases[base], uri))
@@ -846,11 +897,14 @@ class _Names:
         if fragment and not fragment.startswith("/"):
             return self._anchors.get((base, unquote(fragment)))
 
-        keys = [
-            unquote(key).replace("~1", "/").replace("~0", "~") for key in fragment.split("/")[1:]
-        ]
-        target = (*base, *keys)
-        return target if isinstance(self.at(target), dict | bool) else None
+        target = base
+        for step in fragment.split("/")[1:]:
+            key = unquote(step).replace("~1", "/").replace("~0", "~")
+            target = (*target, key)
+
+        if not isinstance(self.at(target), dict | bool):
+            return None
+        return target
 
     def at(self, place: Place) -> JSON:
         """Return the part at a path, or None if the path leads nowhere."""
@@ -880,8 +934,12 @@ def _joined(base: str, uri: str) -> str:
 
 def _pointer(place: Place) -> str:
     """Return the reference that points to a path."""
-    steps = (str(key).replace("~", "~0").replace("/", "~1") for key in place)
-    return "".join(["#", *(f"/{quote(step, safe=_PLAIN)}" for step in steps)])
+    pointer = "#"
+    for key in place:
+        step = str(key).replace("~", "~0").replace("/", "~1")
+        pointer += f"/{quote(step, safe=_PLAIN)}"
+
+    return pointer
 
 
 def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
@@ -924,7 +982,9 @@ def _number(value: JSON) -> int | float | None:
 
     number = number_or_none(value)
     # Comparing a NaN also gives False.
-    return number if number is not None and abs(number) < 10**300 else None
+    if number is not None and abs(number) < 10**300:
+        return number
+    return None
 
 
 def _plain_bound(keyword: str) -> str:
