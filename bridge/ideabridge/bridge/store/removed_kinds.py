@@ -70,9 +70,11 @@ class ConvertedPlan:
 
 def has_removed(plan: JSON) -> bool:
     """Return whether a plan has explanations of removed kinds."""
-    return any(
-        _is_test(literal) or any(map(is_removed, _by(literal))) for literal in _literals(plan)
-    )
+    for literal in _literals(plan):
+        if _is_test(literal) or any(map(is_removed, _by(literal))):
+            return True
+
+    return False
 
 
 def converted(
@@ -100,17 +102,23 @@ def convert_publications(run: RunStatement, mark: str) -> None:
     rows = [*run("SELECT number FROM publications WHERE plan IS NOT NULL ORDER BY number", ())]
     for (number,) in rows:
         [row] = run(f"SELECT plan, learned FROM publications WHERE number = {mark}", (number,))  # noqa: S608
-        plan = _decoded(row[0])
+        stored_plan, stored_learned = row
+        plan = _decoded(stored_plan)
         if plan is None or not has_removed(plan):
             continue
+
         evidence = list(
             run(
                 f"SELECT number, record FROM evidence WHERE publication = {mark} ORDER BY number",  # noqa: S608
                 (number,),
             )
         )
-        new = converted(plan, _decoded(row[1]), [_decoded(record) or {} for _, record in evidence])
-        learned = None if new.learned is None else encode_text(new.learned)
+        records = [_decoded(record) or {} for _, record in evidence]
+        new = converted(plan, _decoded(stored_learned), records)
+        learned: str | None = None
+        if new.learned is not None:
+            learned = encode_text(new.learned)
+
         values = (encode_text(new.plan), learned, number)
         run(
             f"UPDATE publications SET plan = {mark}, learned = {mark} WHERE number = {mark}",  # noqa: S608
@@ -125,10 +133,12 @@ def convert_publications(run: RunStatement, mark: str) -> None:
 
 def _decoded(text: Any) -> JSONObject | None:
     if text is None:
-        value = None
-    else:
-        value = decode_trusted(str(text).encode("utf-8", "surrogatepass"))
-    return value if isinstance(value, dict) else None
+        return None
+
+    value = decode_trusted(str(text).encode("utf-8", "surrogatepass"))
+    if not isinstance(value, dict):
+        return None
+    return value
 
 
 def with_present_kinds(document: JSON) -> JSON:
@@ -188,37 +198,44 @@ class _Computing:
         or an empty list.
         """
         value = self.explanation.value(lambda text: view.get(text, MISSING))
-        return [] if isinstance(value, Missing) else [value]
+        if isinstance(value, Missing):
+            return []
+        return [value]
 
 
 class _Conversion:
     """The conversion of one plan."""
 
     def __init__(self, plan: JSONObject) -> None:
-        calls = plan.get("calls")
         self._plan = plan
-        self._calls = list_or_empty(calls)
-        self._computing: dict[tuple[int, str], _Computing] = {}
+        self._calls = list_or_empty(plan.get("calls"))
         self._asks = False
+        computing_by_key: dict[tuple[int, str], _Computing] = {}
         for literal in _literals(plan):
+            if _is_test(literal):
+                continue
+
             before = self._before(literal)
-            for raw in _by(literal):
+            for raw in filter(is_removed, _by(literal)):
                 key = (before, encode_text(raw))
-                if is_removed(raw) and key not in self._computing and not _is_test(literal):
-                    computing = _computing(raw, before)
-                    if computing is not None:
-                        self._computing[key] = computing
+                computing = _computing(raw, before)
+                if computing is not None:
+                    computing_by_key.setdefault(key, computing)
 
         # Sort the calls in the order in which they run. Calls at the same place keep their order.
-        self._computing = dict(sorted(self._computing.items(), key=lambda item: item[0][0]))
-        places = [before for before, _ in self._computing]
+        in_order = sorted(computing_by_key, key=lambda key: key[0])
+        # Maps the old place and form of each explanation to its call.
+        self._computing = {key: computing_by_key[key] for key in in_order}
+        # Maps it to the place of its call, behind the new calls that come before.
+        self._results: dict[tuple[int, str], int] = {}
+        for number, (before, form) in enumerate(in_order):
+            self._results[before, form] = before + number
+
         # Maps the old place of each call to its new place.
-        self._moved = [
-            place + sum(before <= place for before in places)
-            for place in range(len(self._calls) + 1)
-        ]
-        # Maps the old place and form of each explanation to the place of its new call.
-        self._results = {key: key[0] + number for number, key in enumerate(self._computing)}
+        self._moved: list[int] = []
+        for place in range(len(self._calls) + 1):
+            new_calls = [before for before, _ in in_order if before <= place]
+            self._moved.append(place + len(new_calls))
 
     def run(self, learned: JSONObject | None, records: list[JSONObject]) -> ConvertedPlan:
         """Return the converted plan."""
@@ -232,11 +249,10 @@ class _Conversion:
 
         watch = self._plan.get("watch")
         if isinstance(watch, dict):
-            moved = {
-                str(self._new_place(place)): self._renumbered(texts)
-                for place, texts in watch.items()
-            }
-            plan["watch"] = dict[str, JSON](moved)
+            moved: JSONObject = {}
+            for place, texts in watch.items():
+                moved[str(self._new_place(place))] = self._renumbered(texts)
+            plan["watch"] = moved
 
         if self._asks:
             plan["strict"] = True
@@ -249,22 +265,30 @@ class _Conversion:
     def _before(self, literal: JSONObject) -> int:
         """Return the place of the call before which the explanations of a literal are computed."""
         place = _place(literal)
-        return len(self._calls) if place is None else place
+        if place is None:
+            return len(self._calls)
+        return place
 
     def _new_place(self, place: str | int) -> int:
         number = int(place)
-        return self._moved[number] if number < len(self._moved) else number
+        if number >= len(self._moved):
+            # The plan has no such call.
+            return number
+        return self._moved[number]
 
     def _all_calls(self) -> list[JSON]:
         calls: list[JSON] = []
         for place in range(len(self._calls) + 1):
             for computing in self._computing.values():
-                if computing.before == place:
-                    values = {
-                        name: self._renumbered(text) for name, text in computing.names.items()
-                    }
-                    calls.append({"_tool": "compute", "code": computing.code, **values})
+                if computing.before != place:
+                    continue
 
+                new_call: JSONObject = {"_tool": "compute", "code": computing.code}
+                for name, text in computing.names.items():
+                    new_call[name] = self._renumbered(text)
+                calls.append(new_call)
+
+            # New calls behind the last call compute values of the output.
             if place < len(self._calls):
                 calls.append(self._call(self._calls[place]))
 
@@ -276,10 +300,12 @@ class _Conversion:
 
         moved: JSONObject = {}
         for key, value in call.items():
-            if key == "_imports" and isinstance(value, list):
+            if key in _KEPT_AS_WRITTEN:
+                moved[key] = value
+            elif key == "_imports" and isinstance(value, list):
                 moved[key] = [self._renumbered(_with_dagger(text)) for text in value]
             else:
-                moved[key] = value if key in _KEPT_AS_WRITTEN else self._renumbered(value)
+                moved[key] = self._renumbered(value)
 
         return moved
 
@@ -301,10 +327,15 @@ class _Conversion:
         return " || ".join(texts)
 
     def _operand(self, operand: Reference) -> str:
-        if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
+        if operand.kind != "results" or not operand.path:
             return operand.text
-        place = str(self._new_place(operand.path[0]))
-        return format_reference(("results", place, *operand.path[1:]), operand.instance)
+
+        call, *below = operand.path
+        if not call.isdecimal():
+            return operand.text
+
+        place = str(self._new_place(call))
+        return format_reference(("results", place, *below), operand.instance)
 
     # -- literals ----------------------------------------------------------------------------------
 
@@ -334,13 +365,18 @@ class _Conversion:
         """Return the new form of an explanation, or None if there is no such form."""
         if not is_removed(raw):
             return _with_references(raw, self._renumbered)
+
         place = self._results.get((before, encode_text(raw)))
-        return None if place is None else f"†results.{place}.0"
+        if place is None:
+            return None
+        return f"†results.{place}.0"
 
     def _recorded(self, literal: JSONObject) -> JSON:
-        at = literal.get("at")
-        recorded = read(self._plan, tuple(map(str, at)) if isinstance(at, list) else ())
-        return None if isinstance(recorded, Missing) else recorded
+        path = tuple(map(str, list_or_empty(literal.get("at"))))
+        recorded = read(self._plan, path)
+        if isinstance(recorded, Missing):
+            return None
+        return recorded
 
     def _at(self, at: JSON) -> JSON:
         match at:
@@ -350,41 +386,50 @@ class _Conversion:
                 return at
 
     def _decisions(self) -> list[JSON]:
-        listed = self._plan.get("decisions")
-        if isinstance(listed, list):
-            places = [place for place in listed if isinstance(place, int)]
-        else:
-            places = []
-        places += [self._before(literal) for literal in _literals(self._plan) if _is_test(literal)]
-        return list[JSON](sorted(set(map(self._new_place, places))))
+        places: set[int] = set()
+        for place in list_or_empty(self._plan.get("decisions")):
+            if isinstance(place, int):
+                places.add(self._new_place(place))
+
+        # Tests are left out, so the calls that they decided about might be decisions.
+        for literal in _literals(self._plan):
+            if _is_test(literal):
+                places.add(self._new_place(self._before(literal)))
+
+        return list[JSON](sorted(places))
 
     def _moved_profiles(self, holder: JSONObject) -> JSONObject:
         seen = holder.get("seen")
         if not isinstance(seen, dict):
             return holder
-        return {
-            **holder,
-            "seen": {str(self._renumbered(text)): profile for text, profile in seen.items()},
-        }
+
+        moved = {str(self._renumbered(text)): profile for text, profile in seen.items()}
+        return {**holder, "seen": moved}
 
     def _record(self, record: JSONObject) -> JSONObject:
         """Return a record of evidence whose view contains the result of each call to `compute`."""
         moved = dict(record)
         values = record.get("values")
         if isinstance(values, list):
-            pairs = [pair for pair in values if isinstance(pair, list) and len(pair) == 2]
-            moved["values"] = [
-                [self._at(at), value] for at, value in pairs if not _is_test({"at": at})
-            ]
+            moved_values: list[JSON] = []
+            for pair in values:
+                match pair:
+                    case [at, value] if not _is_test({"at": at}):
+                        moved_values.append([self._at(at), value])
+                    case _:
+                        continue
+
+            moved["values"] = moved_values
 
         view = record.get("view")
         if isinstance(view, dict):
             seen: JSONObject = {str(self._renumbered(text)): value for text, value in view.items()}
             for key, computing in self._computing.items():
                 result = computing.result(view)
-                seen[f"†results.{self._results[key]}"] = result
+                reference = f"†results.{self._results[key]}"
+                seen[reference] = result
                 if result:
-                    seen[f"†results.{self._results[key]}.0"] = result[0]
+                    seen[f"{reference}.0"] = result[0]
 
             moved["view"] = seen
 
@@ -408,11 +453,14 @@ def _computing(raw: JSON, before: int) -> _Computing | None:
 
     def name(text: str) -> str:
         path = operand_path(text)
-        called = f"result_{path[1]}" if path[0] == "results" else path[0]
-        # The name must differ from every other name in the expression and from the parameters of
-        # `compute`.
-        names[f"{called}_"] = text
-        return f"{called}_"
+        name_in_code = f"{path[0]}_"
+        if path[0] == "results":
+            name_in_code = f"result_{path[1]}_"
+
+        # The underscore at the end keeps the name apart from every other name in the expression and
+        # from the parameters of `compute`.
+        names[name_in_code] = text
+        return name_in_code
 
     try:
         literal = read_earlier_explained({"at": ["output"], "by": [raw]})
@@ -433,10 +481,11 @@ def _with_references(raw: JSON, change: Callable[[JSON], JSON]) -> JSON:
         case {"constant": _}:
             return raw
         case dict():
-            return {
-                key: _with_references(value, change) if key != "take" else value
-                for key, value in raw.items()
-            }
+            changed: JSONObject = {}
+            for key, value in raw.items():
+                # `take` is a path below an item, not a reference.
+                changed[key] = value if key == "take" else _with_references(value, change)
+            return changed
         case list():
             return [_with_references(part, change) for part in raw]
         case _:
