@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -215,7 +216,11 @@ def test_a_filtered_list_says_how_many_runs_match(http: httpx.Client) -> None:
         ended(http, run_id)
     page = http.get("/ui/runs?tool=list_orders&status=done").text
     matches = page.partition('<p class="matches">')[2].partition("</p>")[0]
-    assert text_of(matches) == "3 runs with these filters Clear"
+    assert text_of(matches) == (
+        "3 runs Status: done , remove this filter Tool: list_orders , remove this filter Clear all"
+    )
+    # Each of the filters is a link to the list without it.
+    assert 'href="/ui/runs?tool=list_orders">Status: done<' in matches
     assert '<p class="matches">' not in http.get("/ui/runs").text
 
 
@@ -589,8 +594,29 @@ def test_filters_are_folded_unless_one_is_set(page: Page, site: str) -> None:
     page.get_by_role("button", name="Filter").click()
     # Somebody who filters sees the filter.
     expect(page.get_by_label("Tool")).to_have_value("refund")
-    page.get_by_role("link", name="Clear").click()
+    page.get_by_role("link", name="Clear all").click()
     expect(page.get_by_role("search")).to_be_hidden()
+
+
+def test_a_list_is_filtered_by_a_time_in_words(page: Page, site: str, http: httpx.Client) -> None:
+    run_id = ask(http, ORDERS)
+    ended(http, run_id)
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    for time in ("when=1h", "when=today", "when=30d&since=2001-01-01", "since=3d", "when=3d"):
+        assert listed(http, f"/ui/runs?{time}") == [run_id], time
+    assert listed(http, f"/ui/runs?when=custom&until={today}") == []
+
+    page.goto(f"{site}runs?tool=list_orders")
+    expect(page.get_by_label("Since")).to_be_hidden()
+    page.get_by_label("When").select_option("Custom")
+    page.get_by_label("Before").fill(today)
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator(f"#row-{run_id}")).to_have_count(0)
+    expect(page.get_by_label("When")).to_have_value("custom")
+    page.locator(".matches").get_by_role("link", name=f"Before: {today}").click()
+    expect(page.locator(f"#row-{run_id}")).to_be_visible()
+    # One person has run everything, so no column says who.
+    expect(page.locator("td.asker")).to_have_count(0)
 
 
 def test_an_empty_list_says_what_there_is_none_of(page: Page, site: str) -> None:

@@ -15,6 +15,7 @@ from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.server.ui.call_names import call_names
 from ideabridge.server.ui.histories import KeptJournal, read_until
 from ideabridge.server.ui.outputs import ShownOutput, shown_output
 from ideabridge.server.ui.showing import as_json, differing_lines, in_one_line
@@ -83,6 +84,7 @@ class ComparedCall:
     """The parts of a call that a comparison needs.
 
     Attributes:
+        place: the place of the call among those of the same tool; see `CallName`.
         sent, result: the beginning of its parameters, and the beginning of its result or error, as
             indented JSON.
         sent_digest, result_digest: the hashes of the whole values.
@@ -91,6 +93,7 @@ class ComparedCall:
 
     number: int = 0
     name: str = ""
+    place: str = ""
     status: str = ""
     seconds: float | None = None
     sent: str = ""
@@ -184,6 +187,7 @@ def compared_run(record: RunRecord, read: KeptJournal) -> ComparedRun:
         raise LimitExceededError(f"run {record.id} is too large to be compared")
 
     machine = history.machine
+    names = call_names(bar.name for bar in read.trace.bars)
     calls: list[ComparedCall] = []
     for progress, bar in islice(zip(machine.history, read.trace.bars, strict=False), MOST_CALLS):
         about = call_json(bar.number, progress)
@@ -196,6 +200,7 @@ def compared_run(record: RunRecord, read: KeptJournal) -> ComparedRun:
             ComparedCall(
                 bar.number,
                 bar.name,
+                names[bar.number].place,
                 call_status(progress),
                 seconds,
                 _beginning(sent),

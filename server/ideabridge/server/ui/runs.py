@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import Final, cast, get_args
 from urllib.parse import urlencode
@@ -27,7 +27,7 @@ from ideabridge.bridge.store.users import person_of, sees_run_of
 from ideabridge.server.ui import run_pages
 from ideabridge.server.ui.access import Visitor, form_of, visitor_of
 from ideabridge.server.ui.approvals import MOST_CARDS, cards_of, oldest_first
-from ideabridge.server.ui.askers import AskingProgram, names_given_by
+from ideabridge.server.ui.askers import THIS_PAGE, AskingProgram, names_given_by
 from ideabridge.server.ui.call_values import earlier_call
 from ideabridge.server.ui.forms import number_from
 from ideabridge.server.ui.rendering import render
@@ -59,11 +59,49 @@ _ANY_FAILURE: Final = "any_failure"
 with errors.
 """
 
+_LABELS: Final = {
+    "status": "Status",
+    "user": "User",
+    "assistant": "Assistant",
+    "tool": "Tool",
+    "since": "Since",
+    "until": "Before",
+    "words": "Title",
+}
+"""The conditions of a list, in words, by their names in an address."""
+
 _MOST_COUNTED: Final = 1000
 """Number of the newest runs that are counted for the numbers beside the quick links."""
 
 _MOST_OPEN: Final = 100
 """Maximum number of running runs, and of runs that need approval, that are counted."""
+
+
+_CUSTOM: Final = "custom"
+"""The choice of a time between two days, for which a page shows fields."""
+
+_TIMES: Final = {
+    "1h": "Last hour",
+    "today": "Today",
+    "7d": "Last 7 days",
+    "30d": "Last 30 days",
+    _CUSTOM: "Custom",
+}
+"""The choices of a time, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveFilter:
+    """A condition that the list of runs shows as a link, which removes it.
+
+    Attributes:
+        label, value: what the condition is about, and what it asks for.
+        query: the query for the list without this condition.
+    """
+
+    label: str
+    value: str
+    query: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +171,7 @@ class RunPages:
 
     async def list(self, request: Request) -> Response:
         """Show the runs, newest first."""
-        query = request.query_params
+        query = _with_times(dict(request.query_params))
         visitor = visitor_of(request)
         store = self._bridge.store
         names = ("tool", "since", "until", "words")
@@ -180,6 +218,10 @@ class RunPages:
             asked={**conditions, "status": status, "user": user, "assistant": asker},
             askers=sorted({*askers, asker} - {""}, key=str.lower),
             callers=_callers(store, visitor),
+            times=_TIMES,
+            when=_chosen_time(conditions["since"], conditions["until"]),
+            active=_active_filters(filters),
+            shows_askers=len(askers) > 1 or len({_asked_by(row.record) for row in rows}) > 1,
             filtered=bool(filters),
             matches=matches,
             are_more=matches == _MOST_COUNTED,
@@ -200,7 +242,7 @@ class RunPages:
         """
         store = self._bridge.store
         scope = visitor.scope
-        today = f"{datetime.now(UTC):%Y-%m-%d}"
+        today = _today()
         total = store.daily_use.newest_runs(scope, RunFilter(), _MOST_COUNTED)
         failed = store.daily_use.newest_runs(scope, RunFilter(failed=True), _MOST_COUNTED)
         week = {"since": "7d"}
@@ -594,6 +636,80 @@ class RunPages:
             image = await self._read(run_pages.image, record, number, place)
         kind, data = cast("list[str]", image)
         return Response(base64.b64decode(data), media_type=kind)
+
+
+def _today() -> str:
+    """Return the current day in UTC, as `RunFilter` reads it."""
+    return f"{datetime.now(UTC):%Y-%m-%d}"
+
+
+def _with_times(query: dict[str, str]) -> dict[str, str]:
+    """Return the query of a page with `since` and `until` in place of the chosen time `when`. An
+    address without `when` can have these two itself.
+    """
+    when = query.pop("when", None)
+    if when is None or when == _CUSTOM:
+        return query
+
+    query.pop("since", None)
+    query.pop("until", None)
+    if when:
+        query["since"] = _today() if when == "today" else when
+    return query
+
+
+def _chosen_time(since: str, until: str) -> str:
+    """Return the choice that stands for two times: a key of `_TIMES`, "" for any time, or another
+    time as an address has it.
+    """
+    if not since and not until:
+        return ""
+    if not until and since == _today():
+        return "today"
+    is_day = all(_is_day(time) for time in (since, until) if time)
+    return _CUSTOM if until or is_day else since
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _active_filters(filters: dict[str, str]) -> list[ActiveFilter]:
+    """Return the conditions of a list, with links that remove them."""
+    active: list[ActiveFilter] = []
+    for name, label in _LABELS.items():
+        value = filters.get(name)
+        if value is None:
+            continue
+        others = {key: text for key, text in filters.items() if key != name}
+        query = f"?{urlencode(others)}" if others else ""
+        active.append(ActiveFilter(label, _in_words(name, value), query))
+    return active
+
+
+def _in_words(name: str, value: str) -> str:
+    """Return the value of a condition in words."""
+    if name == "status" and value == _ANY_FAILURE:
+        return "any failure"
+    if name == "status":
+        return value.replace("_", " ")
+    if name == "user":
+        return value.removeprefix("user:")
+    if name == "since" and value == _today():
+        return "today"
+    if name == "since" and value in _TIMES:
+        return _TIMES[value].lower()
+    return value
+
+
+def _asked_by(record: RunRecord) -> tuple[str, str]:
+    """Return who asked for a run: the caller, and the name of the program."""
+    program = AskingProgram.of_run(record)
+    return record.caller, THIS_PAGE if program is None else program.name
 
 
 def _callers(store: Store, visitor: Visitor) -> list[str]:
