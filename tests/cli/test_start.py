@@ -53,6 +53,23 @@ def test_help_of_commands_imports_nothing_heavy(words: list[str]) -> None:
     assert not imported(words) & (HEAVY - {"pydantic"})
 
 
+def test_imports_are_hardly_interrupted_by_garbage_collections() -> None:
+    code = (
+        "import gc, sys\n"
+        "collections = []\n"
+        "gc.callbacks.append(lambda phase, info: collections.append(phase))\n"
+        "from ideabridge.server.main import main\n"
+        "sys.argv[1:] = ['ideas', 'list', '--store', 'nowhere.sqlite']\n"
+        "main()\n"
+        "sys.stdout.write(str(collections.count('start')))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60, check=True
+    )
+    # With Python's own thresholds there are more than a hundred.
+    assert int(done.stdout) < 30
+
+
 def test_version(ideabridge: Run) -> None:
     for option in ("--version", "-V"):
         done = ideabridge(option)
