@@ -547,19 +547,28 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
 
 def valid_here(schema: JSONObject, value: JSON) -> bool:
     """Return whether a value satisfies a schema. A worker process runs this function."""
-    return _compile(schema, "the schema").valid.is_valid(value)
+    return _compile_again(schema).valid.is_valid(value)
 
 
 def problems_here(schema: JSONObject, value: JSON) -> JSON:
     """Return the first problems with a value, and null for each further problem. A worker process
     runs this function.
     """
-    problems = _explained(_compile(schema, "the schema"), schema, value)
+    problems = _explained(_compile_again(schema), schema, value)
     first: list[JSON] = [
         [problem.found, problem.expected, list(problem.place), problem.hint]
         for problem in problems[:_PASSED_ON]
     ]
     return [*first, *([None] * (len(problems) - len(first)))]
+
+
+def _compile_again(schema: JSONObject) -> _Compiled:
+    """Compile, in a worker process, a schema that the process which sends the job has compiled.
+
+    That process has also checked how long the patterns take. A worker on a busy processor might
+    come to another result. The time limit of its job includes the compilation.
+    """
+    return _compile(schema, "the schema", has_checked_patterns=True)
 
 
 def _read(answer: JSON) -> list[Problem]:
@@ -612,7 +621,7 @@ def _sample(value: JSON, place: Place, cut: list[Place]) -> JSON:
     return value
 
 
-def _compile(schema: JSONObject, what: str) -> _Compiled:
+def _compile(schema: JSONObject, what: str, *, has_checked_patterns: bool = False) -> _Compiled:
     check_size(schema, what)
     try:
         data = encode(schema)
@@ -630,7 +639,7 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
     # parts need not be searched.
     weight, steps, is_recursive = _weigh(schema, what, has_references=b'ef":' in data)
     factory = _DRAFTS.get(json_schema_draft(schema), jsonschema_rs.Draft202012Validator)
-    if b'"pattern' in data:
+    if b'"pattern' in data and not has_checked_patterns:
         _check_patterns(schema, what)
 
     try:
