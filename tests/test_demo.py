@@ -105,8 +105,9 @@ def demo(*command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
-def test_the_demo(repository: Path) -> None:
-    done = demo(EXECUTABLE, "demo", "--repo", repository, "--json")
+def test_the_demo(repository: Path, tmp_path: Path) -> None:
+    interpreter = preloaded.interpreter(tmp_path)
+    done = demo(interpreter, EXECUTABLE, "demo", "--repo", repository, "--json")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1
     told: dict[str, Any] = json.loads(done.stdout)
