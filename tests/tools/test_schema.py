@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ideabridge.tools.schema as schemas
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode
 from ideabridge.tools.errors import (
     InvalidJSONError,
@@ -279,7 +280,10 @@ def test_chains_of_references_are_followed_within_bounds() -> None:
 @pytest.mark.parametrize(
     "pattern", ["^(a+)+$", "^(a|aa)+$", r"^(?=a)(a+)+\1$", r"^(?:(a)|b|\1)+$", "a{1000}{1000}"]
 )
-def test_patterns_cannot_run_away(pattern: str) -> None:
+def test_patterns_cannot_run_away(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # On a busy machine, the start of a worker alone can use up the budget for blocking, which other
+    # tests measure. This one measures the processor time of this process.
+    monkeypatch.setattr(schemas, "blocking", schemas.Blocking(clock=lambda: 0.0))
     validator = Validator({"pattern": pattern}, what="W")
     start = time.process_time()
     for value in ("a" * 40 + "!", "a" * 50_000 + "!"):
@@ -695,14 +699,19 @@ def test_no_keyword_makes_a_check_in_the_event_loop_take_long(number: int) -> No
     validator = Validator(whole, what="W")
     assert not validator.is_costly(value)
 
-    # Measure the time of this thread, so that the load on the machine makes no difference.
+    # The value may take this share of the time for the largest value.
+    share = SECONDS * len(encode(value)) / _most_bytes(validator)
     seconds = float("inf")
     for _ in range(3):
+        # Measure the time of this thread, so that the load on the machine makes little difference.
         start = time.thread_time()
         validator.is_valid(value)
         seconds = min(seconds, time.thread_time() - start)
+        if seconds < share:
+            # A repetition could only make the shortest time shorter.
+            break
 
-    assert seconds * _most_bytes(validator) / len(encode(value)) < SECONDS
+    assert seconds < share
 
 
 def test_the_cost_of_each_keyword_is_tested() -> None:
