@@ -59,10 +59,15 @@ def test_a_tool_is_found_and_written_into_the_editor(page: Page, site: str) -> N
     page.goto(f"{site}playground?kind=plan")
     editor = page.get_by_label("The plan or program")
     editor.fill("")
-    tools = page.get_by_role("list", name="Tools")
+    tools = page.get_by_role("group", name="Tools", exact=True)
+    # The tools of a person are open, and those that are always there are folded.
+    groups = tools.locator("details")
+    expect(groups.locator("summary")).to_have_text(["From your tool files 5", "Built-in tools 7"])
+    expect(groups.first).to_have_attribute("open", "")
+    expect(groups.last).not_to_have_attribute("open", "")
     page.get_by_label("Search tools").fill("refund")
     expect(tools.get_by_role("button")).to_have_count(1)
-    expect(tools.get_by_role("listitem").first).to_have_text("Built-in tools")
+    expect(groups.locator("summary")).to_have_text("From your tool files 1")
     expect(page.get_by_role("heading", name=re.compile(r"1 of \d+ tools"))).to_be_visible()
     tools.get_by_role("button", name="refund").click()
     expect(editor).to_have_value('{"_tool": "refund", "order": , "amount": }')
@@ -91,10 +96,26 @@ def test_code_in_the_description_of_a_tool_is_code(page: Page, site: str) -> Non
         lambda route: route.fulfill(json=[offered | {"description": described}]),
     )
     page.goto(f"{site}playground?kind=plan")
-    row = page.get_by_role("list", name="Tools").get_by_role("listitem")
+    row = page.get_by_role("group", name="Tools", exact=True).get_by_role("listitem")
     expect(row).to_contain_text("Count a and <b>.")
     expect(row.locator("code")).to_have_text(["a", "<b>"])
     expect(row.get_by_role("link")).to_have_count(0)
+
+
+def test_a_built_in_tool_is_described_in_plain_words(page: Page, site: str) -> None:
+    page.goto(f"{site}playground")
+    tools = page.get_by_role("navigation", name="Tools", exact=True)
+    tools.get_by_text("Built-in tools").click()
+    tools.get_by_role("link", name="compute Calculate a value").click()
+    # Once it is chosen, the page shows the whole description.
+    chosen = page.locator("#chosen")
+    expect(chosen).to_contain_text("Evaluate one Python expression.")
+    expect(tools.locator("[aria-current]")).to_be_visible()
+    # On a phone, the other tools are folded then.
+    page.set_viewport_size({"width": 390, "height": 800})
+    expect(tools).to_be_hidden()
+    page.get_by_text("Choose another tool").click()
+    expect(tools).to_be_visible()
 
 
 def test_a_tool_is_chosen_filled_in_and_run(page: Page, site: str) -> None:
@@ -152,7 +173,8 @@ def test_the_tools_to_choose_from_are_grouped_counted_and_searched(http: httpx.C
     shown = words_of(http.get("/ui/playground").text)
     count = re.search(r"(\d+) tools? ", shown)
     assert count is not None
-    assert f"Built-in tools {count[1]}" in shown
+    counted = re.findall(r"(?:From your tool files|Built-in tools) (\d+)", shown)
+    assert sum(map(int, counted)) == int(count[1])
     found = words_of(http.get("/ui/playground?q=REFUND").text)
     assert f"1 of {count[1]} tools has these words." in found
     assert "find_customer" not in found

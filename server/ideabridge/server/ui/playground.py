@@ -20,15 +20,14 @@ from ideabridge.bridge.loop.initial_documents import initial_documents
 from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.bridge.programs.names import ProgramNames
-from ideabridge.bridge.programs.stubs import first_line_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import FormFields, form_of, visitor_of
 from ideabridge.server.ui.forms import Field, fields_of, fields_of_tool, with_values
 from ideabridge.server.ui.modules import page_of
-from ideabridge.server.ui.showing import in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.text_faults import TextFault, faults_of_plan
+from ideabridge.server.ui.tool_texts import about_tool, is_built_in
 from ideabridge.server.ui.trials import trial_of
 from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, object_or_empty
@@ -98,11 +97,13 @@ class Example:
         name: the name of the example in an address.
         title: a short description of the example.
         text: the plan, program or context itself.
+        about: a sentence about what the example shows, or "".
     """
 
     name: str
     title: str
     text: str
+    about: str = ""
 
 
 _EXAMPLES: Final = {
@@ -120,9 +121,6 @@ _EXAMPLES: Final = {
     ),
 }
 """The examples of each kind of text. They run on any machine."""
-
-_MOST: Final = 200
-"""Maximum length, in characters, of the description next to a tool. It ends with a whole word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,7 @@ class ToolChoice:
     Attributes:
         page: the path of the tool's own page, below the path of all pages.
         name: the name of the tool.
-        about: the first words of its description.
+        about: what it does, in one sentence.
     """
 
     page: str
@@ -164,14 +162,16 @@ class ToolGroup:
     """The tools of one server that a person can choose from.
 
     Attributes:
-        name: the name of the server, or words for the tools that are made here or built in.
+        name: the name of the server, or words for the tools that are not of a server.
         tools: the tools that are shown.
         count: the number of its tools that have the words of the search.
+        is_open: whether the page shows the tools before a person opens the group.
     """
 
     name: str
     tools: list[ToolChoice]
     count: int
+    is_open: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,30 +193,43 @@ class ToolChoices:
     left_out: int
 
     @classmethod
-    def of(cls, tools: list[tuple[Tool, str]], words: str) -> ToolChoices:
-        """Return the choices among tools, each with the path of its page."""
+    def of(cls, tools: list[tuple[Tool, str]], words: str, chosen: str = "") -> ToolChoices:
+        """Return the choices among tools, each with the path of its page. `chosen` is the path of
+        the tool that is chosen, or "".
+        """
         by_group: dict[str, list[ToolChoice]] = {}
         for tool, page in tools:
-            about = _first_words(first_line_of(tool.description))
             if words.casefold() in f"{tool.name} {tool.module} {tool.description}".casefold():
-                choice = ToolChoice(page, tool.name, about)
+                choice = ToolChoice(page, tool.name, about_tool(tool))
                 by_group.setdefault(_group_of(tool), []).append(choice)
 
         groups: list[ToolGroup] = []
         room = _MOST_CHOICES
-        for name in sorted(by_group, key=lambda name: (_ORDER.get(name, 1), name)):
+        room_of_open = _MOST_OPEN
+        for name in sorted(by_group, key=_place_of_group):
             members = sorted(by_group[name], key=attrgetter("name"))
-            groups.append(ToolGroup(name, members[:room], len(members)))
+            fits = name != _BUILT_IN and len(members) <= room_of_open
+            has_chosen = any(choice.page == chosen for choice in members)
+            is_open = fits or has_chosen or bool(words) or len(by_group) == 1
+            groups.append(ToolGroup(name, members[:room], len(members), is_open))
             room -= len(groups[-1].tools)
+            if is_open:
+                room_of_open -= len(members)
 
         found = sum(group.count for group in groups)
         return cls(words, groups, len(tools), found, found - _MOST_CHOICES + room)
 
 
 _MADE_HERE: Final = "Tools made here"
+_OF_FILES: Final = "From your tool files"
 _BUILT_IN: Final = "Built-in tools"
-_ORDER: Final = {_MADE_HERE: 0, _BUILT_IN: 2}
-"""The places of the groups that are not servers. Every server has the place 1."""
+_ORDER: Final = {_MADE_HERE: 0, _OF_FILES: 1, _BUILT_IN: 3}
+"""The places of the groups that are not of a server. Those of servers have the place 2."""
+
+_MOST_OPEN: Final = 20
+"""Maximum number of tools in the groups that are open from the start, so that a list does not push
+down what is below it.
+"""
 
 _MOST_CHOICES: Final = 120
 """Maximum number of tools to choose from on one page."""
@@ -225,8 +238,13 @@ _MOST_CHOICES: Final = 120
 def _group_of(tool: Tool) -> str:
     """Return the heading of the group in which a tool can be chosen."""
     if tool.module is None:
-        return _BUILT_IN
+        return _BUILT_IN if is_built_in(tool) else _OF_FILES
     return _MADE_HERE if tool.module.startswith(IDEA) else tool.module
+
+
+def _place_of_group(name: str) -> tuple[int, str]:
+    """Return the place of a group among others: what people made themselves comes first."""
+    return _ORDER.get(name, 2), name
 
 
 class Playground:
@@ -319,7 +337,7 @@ class Playground:
             request,
             "playground_tool.html",
             kind="tool",
-            choices=ToolChoices.of(tools, query.get("q", "").strip()),
+            choices=ToolChoices.of(tools, query.get("q", "").strip(), asked),
             chosen=chosen,
             trial=trial,
         )
@@ -383,8 +401,9 @@ class Playground:
         """Return the tools with their parameters, for completion in the editor."""
         tools = self._tools(visitor_of(request).caller)
         names = ProgramNames(tools)
+        in_order = sorted(tools, key=lambda tool: (_place_of_group(_group_of(tool)), tool.name))
         return JSONResponse(
-            [_completion(tool, names, page_of(self._bridge, tool)) for tool in tools]
+            [_completion(tool, names, page_of(self._bridge, tool)) for tool in in_order]
         )
 
     def _tools(self, caller: str) -> Sequence[Tool]:
@@ -406,21 +425,12 @@ def _completion(tool: Tool, names: ProgramNames, page: str) -> JSONObject:
     return {
         "name": tool.name,
         "program": "" if place is None else ".".join(place),
-        "description": _first_words(first_line_of(tool.description)),
+        "description": about_tool(tool),
         "group": _group_of(tool),
+        "is_built_in": is_built_in(tool),
         "page": page,
         "parameters": parameters,
     }
-
-
-def _first_words(text: str) -> str:
-    """Return the first words of a text, on one line."""
-    line = in_one_line(text, _MOST)
-    if not line.endswith("…"):
-        return line
-
-    words, space, _ = line.rpartition(" ")
-    return f"{words} …" if space else line
 
 
 def _read(form: FormFields, kind: str, text: str) -> JSONObject:

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from ideabridge.server.ui import showing
 from ideabridge.server.ui.coloured import in_colours
+from ideabridge.server.ui.tool_texts import about_tool
 from ideabridge.tools.names import printable
 
 FILES: Final = Path(__file__).parent
@@ -44,6 +45,7 @@ def _environment() -> Environment:
     environment.globals.update(shared)
     environment.filters.update(showing.FILTERS)
     environment.filters["in_colours"] = in_colours
+    environment.filters["about_tool"] = about_tool
     return environment
 
 

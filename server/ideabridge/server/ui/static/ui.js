@@ -603,12 +603,14 @@
   if (editor) {
     const list = document.getElementById("choices");
     const MOST_TOOLS = 100;
+    // The groups that are open from the start have at most this many tools together, as in playground.py.
+    const MOST_OPEN = 20;
     let tools = [];
     let chosen = 0;
     let found = [];
     // If the person began to write before the tools arrived, offer now what fits.
     fetch(`${root}/playground/tools`).then((answer) => answer.json()).then((all) => {
-      tools = all.sort((one, other) => (one.group || "").localeCompare(other.group || "") || one.name.localeCompare(other.name));
+      tools = all;
       listTools();
       if (document.activeElement === editor) complete();
     });
@@ -709,52 +711,71 @@
       search.type = "search";
       search.placeholder = "Search tools";
       search.setAttribute("aria-label", "Search tools");
-      const rows = document.createElement("ul");
-      rows.className = "tool-list";
-      rows.tabIndex = 0;
-      rows.setAttribute("aria-label", "Tools");
+      const groups = document.createElement("div");
+      groups.className = "tool-list";
+      groups.role = "group";
+      groups.setAttribute("aria-label", "Tools");
       const fill = () => {
         const words = search.value.toLowerCase();
         const offered = isProgram() ? tools.filter((one) => one.program) : tools;
         const fitting = offered.filter((one) => `${one.name} ${one.description}`.toLowerCase().includes(words));
         count.textContent = words ? `${fitting.length} of ${offered.length} tools` : `${offered.length} tools`;
-        let group = "";
-        rows.replaceChildren(...fitting.slice(0, MOST_TOOLS).flatMap((tool) => {
-          const row = document.createElement("li");
-          const button = document.createElement("button");
-          button.type = "button";
-          button.className = "plain";
-          button.textContent = tool.name;
-          button.title = "Write it into the editor";
-          button.addEventListener("click", () => write(callOf(tool)));
-          const about = document.createElement("span");
-          about.className = "sub dim";
-          about.append(...coded(tool.description));
-          row.append(button, about);
-          if (tool.page) {
-            const form = document.createElement("a");
-            form.href = `${root}/${tool.page}`;
-            form.textContent = "Try it";
-            form.setAttribute("aria-label", `Try ${tool.name}`);
-            row.insertBefore(form, about);
-          }
-          if (!tool.group || tool.group === group) return [row];
-          group = tool.group;
-          const title = document.createElement("li");
-          title.className = "group";
-          title.textContent = group;
-          return [title, row];
+        const byGroup = new Map();
+        for (const tool of fitting) byGroup.set(tool.group || "", [...(byGroup.get(tool.group || "") || []), tool]);
+        let room = MOST_TOOLS;
+        let roomOfOpen = MOST_OPEN;
+        groups.replaceChildren(...[...byGroup].map(([name, members]) => {
+          const fits = !members[0].is_built_in && members.length <= roomOfOpen;
+          const isOpen = fits || Boolean(words) || byGroup.size === 1;
+          const group = groupOf(name, members, members.slice(0, room), isOpen);
+          room = Math.max(0, room - members.length);
+          if (isOpen) roomOfOpen -= members.length;
+          return group;
         }));
         const left = Math.max(0, fitting.length - MOST_TOOLS);
         more.textContent = left ? `${left} more: search for them.` : "";
         if (!fitting.length) more.textContent = "No tool has these words.";
+      };
+      const groupOf = (name, members, shown, isOpen) => {
+        const group = document.createElement("details");
+        group.open = isOpen;
+        const number = document.createElement("span");
+        number.className = "dim";
+        number.textContent = members.length;
+        const summary = document.createElement("summary");
+        summary.append(name, " ", number);
+        const list = document.createElement("ul");
+        list.append(...shown.map(rowOf));
+        group.append(summary, list);
+        return group;
+      };
+      const rowOf = (tool) => {
+        const row = document.createElement("li");
+        const button = document.createElement("button");
+        button.type = "button";
+        button.className = "plain";
+        button.textContent = tool.name;
+        button.title = "Write it into the editor";
+        button.addEventListener("click", () => write(callOf(tool)));
+        const about = document.createElement("span");
+        about.className = "sub dim";
+        about.append(...coded(tool.description));
+        row.append(button, about);
+        if (tool.page) {
+          const form = document.createElement("a");
+          form.href = `${root}/${tool.page}`;
+          form.textContent = "Try it";
+          form.setAttribute("aria-label", `Try ${tool.name}`);
+          row.insertBefore(form, about);
+        }
+        return row;
       };
       const more = document.createElement("p");
       more.className = "hint";
       const count = section.querySelector("h2");
       search.addEventListener("input", fill);
       fill();
-      section.replaceChildren(count, search, rows, more);
+      section.replaceChildren(count, search, groups, more);
       section.removeAttribute("data-tools");
     }
 

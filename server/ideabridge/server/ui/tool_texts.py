@@ -1,0 +1,60 @@
+"""Tool texts: says in one sentence what a tool does, for the lists of a page. The page of a tool
+has its whole description.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final
+
+from ideabridge.bridge.programs.stubs import first_line_of
+from ideabridge.server.ui.showing import in_one_line
+from ideabridge.tools.builtins import builtin_toolbox
+from ideabridge.tools.tool import Tool
+
+_MOST: Final = 200
+"""Maximum length, in characters, of a sentence. A longer one ends with a whole word."""
+
+_IN_PLAIN_WORDS: Final = {
+    "compute": "Calculate a value, such as a sum, with a short formula.",
+    "count": "Count the items of a list, or the characters of a text.",
+    "filter": "Keep the items of a list that meet a condition.",
+    "join": "Put the items of a list together into one text.",
+    "pick": "Take a part out of some data, or reshape it.",
+    "sleep": "Wait for some time.",
+    "template": "Fill in a text with values.",
+}
+"""What the built-in tools do. Their descriptions are for assistants."""
+
+_END_OF_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+
+
+def is_built_in(tool: Tool) -> bool:
+    """Return whether a tool is one of ideabridge's own, and not from a person's tool files."""
+    return tool.module is None and _descriptions().get(tool.name) == tool.description
+
+
+@cache
+def _descriptions() -> dict[str, str]:
+    return {tool.name: tool.description for tool in builtin_toolbox()}
+
+
+def about_tool(tool: Tool) -> str:
+    """Return a sentence about a tool: the first one of its description, or one in plain words if
+    the tool is built in.
+    """
+    if is_built_in(tool) and tool.name in _IN_PLAIN_WORDS:
+        return _IN_PLAIN_WORDS[tool.name]
+
+    line = in_one_line(opening_sentence(tool.description), _MOST)
+    if not line.endswith("…"):
+        return line
+
+    words, space, _ = line.rpartition(" ")
+    return f"{words} …" if space else line
+
+
+def opening_sentence(text: str) -> str:
+    """Return the first sentence of a description."""
+    return _END_OF_SENTENCE.split(first_line_of(text), maxsplit=1)[0]
