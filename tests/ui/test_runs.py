@@ -187,7 +187,7 @@ def test_a_call_of_a_tool_leads_to_the_tool(http: httpx.Client) -> None:
     made = ask(http, ORDERS, output="†results.0")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
-    while "the tool gives the same output again" not in http.get(path).text:
+    while "replaying the recorded run gives the same result" not in http.get(path).text:
         pass
     send(http, "/ui/ideas/publish", path, ref=made, name="orders", answer="plan")
     send(http, "/ui/ideas/orders/call", "/ui/ideas/orders")

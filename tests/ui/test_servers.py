@@ -119,12 +119,12 @@ def test_a_tool_that_its_server_calls_read_only_asks_if_a_person_chooses_so(
 ) -> None:
     page.goto(f"{site}modules/own")
     speak = page.get_by_role("row").filter(has=page.get_by_role("link", name="speak", exact=True))
-    expect(speak).to_contain_text("because the server says that it only reads")
+    expect(speak).to_contain_text("The server says that it only reads")
     expect(page.get_by_role("button", name="Ask first: save")).to_have_count(0)
     speak.get_by_role("button", name="Ask first").click()
     expect(page.get_by_role("status")).to_contain_text("speak of own asks first.")
     expect(speak).to_contain_text("asks first")
-    expect(speak).to_contain_text("because you chose it")
+    expect(speak).to_contain_text("You chose that")
     where = page.get_by_role("row").filter(has=page.get_by_role("link", name="where", exact=True))
     expect(where).to_contain_text("runs without asking")
 

@@ -50,34 +50,37 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     made = ask(http, *calls, output="†results.1", name="count orders of c1")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
-    while "the tool gives the same output again" not in (draft := http.get(path).text):
+    while "replaying the recorded run gives the same result" not in (draft := http.get(path).text):
         pass
     # The draft shows the plan before it is published, and proposes a name and a description without
     # the value of the parameter.
     assert 'name="name" value="count_orders"' in draft
     assert 'name="description" value="count orders"' in draft
     assert f'From <a href="/ui/runs/{made}">count orders of c1</a>' in draft
-    assert "customer of list_orders Name of the parameter" in words_of(draft)
+    assert "list_orders → customer Name of the parameter" in words_of(draft)
     assert "In the run: c1 ." in words_of(draft)
-    steps = words_of(draft.partition('<ol class="plan-steps" start="0">')[2].partition("</ol>")[0])
+    steps = words_of(draft.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
     assert steps.startswith("list_orders customer customer of the input compute")
-    assert steps.endswith(" o the result of call 0 (list_orders)")
+    assert steps.endswith(" o the result of list_orders")
     assert "list_orders" in draft.partition('aria-label="What a call runs">')[2]
 
     tool = send(http, "/ui/ideas/publish", path, ref=made, name="count_orders", answer="plan").text
     words = words_of(tool)
     assert "made from count orders of c1" in words
+    # Calls that do not wait for each other have one number; here, the second waits for the first.
+    assert tool.count('<li><div class="plan-step">') == 2
+    assert "At the same time" not in words
     assert 'The recorded input and output { "customer" : "c1" } 2' in words
-    steps = words_of(tool.partition('<ol class="plan-steps" start="0">')[2].partition("</ol>")[0])
+    steps = words_of(tool.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
     assert steps.startswith("list_orders customer customer of the input compute")
-    assert steps.endswith(" o the result of call 0 (list_orders)")
-    assert "Used by" not in words
+    assert steps.endswith(" o the result of list_orders")
+    assert "used by" not in words
 
     called = send(http, "/ui/ideas/count_orders/call", "/ui/ideas/count_orders")
     run_id = called.url.params["run"]
     ended(http, run_id)
-    used = http.get("/ui/ideas/count_orders").text.partition("<h2>Used by</h2>")[2]
-    assert "you : 1 run, the latest" in words_of(used)
+    used = http.get("/ui/ideas/count_orders").text
+    assert "used by you : 1 run, the latest" in words_of(used)
     assert f'href="/ui/runs/{run_id}"' in used
 
 
@@ -206,17 +209,19 @@ def test_a_draft_names_runs_by_their_titles_and_says_each_value_once(
 
     page.goto(f"{site}ideas/publish?ref={made}")
     form = page.get_by_role("main").locator("form.draft")
-    expect(form).to_contain_text("the tool gives the same output again")
+    expect(form).to_contain_text("replaying the recorded run gives the same result")
     expect(page.get_by_role("table")).to_have_count(0)
-    expect(form.get_by_role("group", name="Parameters").locator(".hint b")).to_have_text(["c2"])
-    form.get_by_text("Learn from 1 more run").click()
+    expect(
+        form.get_by_role("group", name="What the tool asks for").locator(".hint b")
+    ).to_have_text(["c2"])
+    form.get_by_text("Compare with 1 similar run").click()
     expect(form.get_by_role("link", name="all orders")).to_be_visible()
     expect(form).to_contain_text("customer c1")
     assert "run_" not in page.get_by_role("main").inner_text()
     form.get_by_label("Name of the tool").fill("some_orders")
     form.get_by_role("button").click()
     expect(page.get_by_role("heading", name="some_orders", exact=True)).to_be_visible()
-    page.get_by_role("link", name="Change its parameters").click()
+    page.get_by_role("link", name="Edit what it asks for").click()
     expect(page.get_by_role("heading", name="Change some_orders")).to_be_visible()
 
 
@@ -230,15 +235,16 @@ def test_parameters_with_the_same_value_become_one(
     made = ask(http, *calls, output="†state.who")
     ended(http, made)
     page.goto(f"{site}ideas/publish?ref={made}")
-    expect(page.get_by_text("the tool gives the same output again")).to_be_visible()
+    expect(page.get_by_text("replaying the recorded run gives the same result")).to_be_visible()
     page.get_by_label("Name of the tool").fill("person")
     expect(page.locator("input[name$='.rename']")).to_have_count(1)
     expect(page.get_by_role("main")).to_contain_text(
-        "In the run: c1. Used in 2 places: customer of list_orders, id of find_customer."
+        "In the run: c1. Used in 2 places: list_orders → customer, find_customer → id."
     )
     chosen = page.get_by_label("Ask, with this value as the default")
     expect(chosen).to_be_checked()
     preview = page.locator(".plan-steps")
+    expect(preview.get_by_text("At the same time:")).to_be_visible()
     expect(preview).to_contain_text("customer of the input")
     page.get_by_label("Always use this value").check()
     expect(preview).not_to_contain_text("of the input")
@@ -252,15 +258,15 @@ def test_parameters_with_the_same_value_become_one(
     expect(fields).to_have_attribute("name", "p.who")
 
     # The next version can separate them again, or keep what they had.
-    page.get_by_role("link", name="Change its parameters").click()
+    page.get_by_role("link", name="Edit what it asks for").click()
     expect(page.get_by_role("main")).to_contain_text("Used in 2 places")
-    page.get_by_text("Separate the places").click()
+    page.get_by_text("Use different values in the 2 places").click()
     expect(page.get_by_label("id: the same as who")).to_be_checked()
     page.get_by_label("Always use this value").check()
     page.get_by_role("button", name="Save as the next version").click()
     expect(page.locator(".facts")).to_contain_text("version 2")
     expect(page.locator("#call-form")).to_contain_text("It takes no input.")
-    page.get_by_role("link", name="Change its parameters").click()
+    page.get_by_role("link", name="Edit what it asks for").click()
     for name in ("customer", "id"):
         again = page.get_by_role("group", name=f"What a call does with {name}")
         expect(again.get_by_label("Always use the recorded value")).to_be_checked()
@@ -279,10 +285,10 @@ def test_places_with_the_same_value_are_separated(
     made = ask(http, *calls, output="†state.who")
     ended(http, made)
     page.goto(f"{site}ideas/publish?ref={made}")
-    expect(page.get_by_text("the tool gives the same output again")).to_be_visible()
+    expect(page.get_by_text("replaying the recorded run gives the same result")).to_be_visible()
     page.get_by_label("Name of the tool").fill("person")
     page.get_by_label("Ask each time").check()
-    page.get_by_text("Separate the places").click()
+    page.get_by_text("Use different values in the 2 places").click()
     page.get_by_label("id: the same as customer").uncheck()
     page.get_by_role("button", name="Make the tool").click()
     form = page.locator("#call-form")
@@ -299,7 +305,7 @@ def test_numbers_that_are_equal_stay_apart_until_a_person_joins_them(
     approve(http, made)
     ended(http, made)
     page.goto(f"{site}ideas/publish?ref={made}")
-    expect(page.get_by_text("the tool gives the same output again")).to_be_visible()
+    expect(page.get_by_text("replaying the recorded run gives the same result")).to_be_visible()
     page.get_by_label("Name of the tool").fill("repay")
     page.get_by_label("the same as order").check()
     page.get_by_role("button", name="Make the tool").click()
@@ -313,7 +319,7 @@ def publish_orders(http: httpx.Client, **fields: str) -> None:
     made = ask(http, ORDERS | {"customer": "c1"}, output="†results.0")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
-    while "the tool gives the same output again" not in http.get(path).text:
+    while "replaying the recorded run gives the same result" not in http.get(path).text:
         pass
     send(http, "/ui/ideas/publish", path, ref=made, name="orders", answer="plan", **fields)
 
@@ -322,7 +328,7 @@ def test_a_name_in_any_words_becomes_one_that_assistants_can_call(http: httpx.Cl
     made = ask(http, ORDERS | {"customer": "c1"}, output="†results.0")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
-    assert "It is for all your assistants" in words_of(http.get(path).text)
+    assert "All your assistants can use it." in words_of(http.get(path).text)
     form = {"ref": made, "answer": "plan"}
     tool = send(http, "/ui/ideas/publish", path, name="  Orders of Zoë's shop ", **form)
     assert tool.url.path == "/ui/ideas/orders_of_zoe_s_shop"
@@ -433,7 +439,7 @@ def test_the_files_of_the_project_say_whether_they_are_in_force(
     row = table.get_by_role("row", name="with_tax.yaml")
     expect(row).to_contain_text("not saved")
     row.get_by_role("link", name="Open").click()
-    page.get_by_role("button", name="Check").click()
+    page.get_by_role("button", name="Preview the tool").click()
     page.get_by_role("button", name="Save as a tool").click()
     expect(page.get_by_role("status")).to_contain_text("with_tax is now a tool.")
 
@@ -465,8 +471,8 @@ def test_a_large_plan_shows_as_many_steps_as_fit(http: httpx.Client) -> None:
     solution = {"calls": calls, "output": "†results.0"}
     write_idea(http, json.dumps({"name": "many", "context": [], "solution": solution}), "many")
     page = http.get("/ui/ideas/many").text
-    steps = page.partition('<ol class="plan-steps" start="0">')[2].partition("</ol>")[0]
-    shown = steps.count("<li>")
+    steps = page.partition('<ol class="plan-steps single">')[2].partition("</ol>")[0]
+    shown = steps.count('<div class="plan-step">')
     assert 1 < shown < 60
     assert f"{60 - shown} more calls not shown." in page
     assert len(page.encode()) < 100_000
@@ -508,8 +514,7 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
     card.get_by_role("button", name="Make it a tool").click()
     expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
-    # The page says how assistants see the new tool, and leads to its form.
+    # The page says how to ask for the new tool, and how assistants see it.
     made = page.locator(".made")
     expect(made).to_contain_text(f"mcp__ideabridge__{name}")
-    made.get_by_role("link", name="Try it").click()
-    expect(page.locator("#call-form")).to_be_in_viewport()
+    expect(made.locator("blockquote")).to_contain_text(": customer c")

@@ -87,17 +87,17 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
 
     page.get_by_role("link", name="Make it a tool").click()
     page.locator("input[name=name]").fill("refund_largest")
-    expect(page.get_by_text("the tool gives the same output again")).to_be_visible()
+    expect(page.get_by_text("replaying the recorded run gives the same result")).to_be_visible()
     page.get_by_role("button", name="Make the tool").click()
     expect(page.locator(".facts")).to_contain_text("version 1")
 
     # Give its parameter another name and a description, which the next version keeps.
-    page.get_by_role("link", name="Change its parameters").click()
+    page.get_by_role("link", name="Edit what it asks for").click()
     page.locator("input[name='a.customer.rename']").fill("who")
     page.locator("input[name='a.customer.description']").fill("The customer's id")
     page.get_by_role("button", name="Save as the next version").click()
     expect(page.locator(".facts")).to_contain_text("version 2")
-    page.get_by_role("link", name="Change its parameters").click()
+    page.get_by_role("link", name="Edit what it asks for").click()
     expect(page.locator("input[name='a.customer.description']")).to_have_value("The customer's id")
     page.get_by_label("What it does").fill("Refund a customer's largest order.")
     page.get_by_role("button", name="Save as the next version").click()

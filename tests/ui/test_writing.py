@@ -61,7 +61,7 @@ def test_an_idea_that_changed_is_checked_before_it_is_saved(page: Page, site: st
     page.goto(f"{site}write")
     idea = page.get_by_label("The tool, as YAML or JSON")
     idea.fill(IDEA)
-    check = page.get_by_role("button", name="Check", exact=True)
+    check = page.get_by_role("button", name="Preview the tool", exact=True)
     check.click()
     save = page.get_by_role("button", name="Save as a tool")
     expect(save).to_contain_class("good")
@@ -89,7 +89,7 @@ def test_each_example_is_a_tool(http: httpx.Client, example: Example) -> None:
 def test_an_example_fills_the_editor(page: Page, site: str) -> None:
     page.goto(f"{site}write")
     editor = page.get_by_label("The tool, as YAML or JSON")
-    page.get_by_role("link", name="A program").click()
+    page.get_by_role("link", name="Code").click()
     expect(editor).to_have_value(re.compile("program: |"))
     expect(editor).to_have_value(re.compile("longest_words"))
     editor.press("Control+z")

@@ -139,12 +139,12 @@ def fields_of_tool(publication: Publication, examples: Mapping[str, JSON]) -> li
     """
     tools = {tool_of(call) for call in objects_in(publication.plan_parts.calls)}
     return [
-        replace(field, description=_without_place(field.description, tools))
+        replace(field, description=without_place(field.description, tools))
         for field in fields_of(publication.input_schema, examples)
     ]
 
 
-def _without_place(description: str, tools: Collection[str]) -> str:
+def without_place(description: str, tools: Collection[str]) -> str:
     """Return a description without the place of the value at its beginning."""
     place, _, further = description.partition(". ")
     _, _, tool = place.partition(" of ")

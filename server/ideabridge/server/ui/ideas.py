@@ -56,10 +56,12 @@ from ideabridge.server.ui.forms import (
     number_from,
     read_fields,
     with_values,
+    without_place,
 )
 from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.modules import ToolRow, tool_row
-from ideabridge.server.ui.reference_words import ReferenceWords, ShownParameter
+from ideabridge.server.ui.plan_steps import PlanSteps, layers_of, words_of_plan
+from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.run_rows import RunRow, RunRows
 from ideabridge.server.ui.runs import PAGE as PAGE_OF_RUNS
 from ideabridge.server.ui.showing import (
@@ -71,6 +73,7 @@ from ideabridge.server.ui.showing import (
     title_names_tools,
 )
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.tool_texts import opening_sentence
 from ideabridge.server.ui.trials import page_after, trial_of
 from ideabridge.server.views.records import listed_runs
 from ideabridge.server.views.shown import plan_without_ids
@@ -106,10 +109,6 @@ _MOST_COUNTED: Final = 1000
 
 _MOST_CHARACTERS: Final = 20_000
 """Number of characters in a context after which a page shows no further message."""
-
-_MOST_STEPS: Final = 100
-_OF_MARKUP: Final = 40
-"""Number of characters that the page of a plan has around each parameter of a call."""
 
 _ANSWERS: Final[tuple[tuple[Answer, str], ...]] = (
     ("auto", "by the plan if there is one, otherwise by a model"),
@@ -212,19 +211,6 @@ class EarlierDecisions:
 
     parameters: JSONObject = field(default_factory=dict[str, JSON])
     choices: JSONObject = field(default_factory=dict[str, JSON])
-
-
-@dataclass(frozen=True, slots=True)
-class PlanStep:
-    """A call of a plan in the form that people see.
-
-    Attributes:
-        tool: the tool, with its server.
-        parameters: the parameters.
-    """
-
-    tool: str
-    parameters: tuple[ShownParameter, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -542,6 +528,12 @@ class IdeaPages:
         run = self._run_of(publication, visitor)
         record = None if run is None else store.runs.get(run)
         plan = _runs(publication)
+        steps = PlanSteps()
+        if plan is not None:
+            layers = await layers_of(
+                self._bridge, _runnable_plan(publication.present_plan or {}), visitor.caller
+            )
+            steps = PlanSteps.of(plan, layers)
         trial = await trial_of(self._site, request)
         fields = fields_of_tool(publication, recording.input or {})
         return await self._site.page_beside(
@@ -565,14 +557,14 @@ class IdeaPages:
             program=_coloured_program(publication.program),
             plan=plan,
             written_plan="" if plan is None else await compute_in_thread(_coloured_json, plan),
-            steps=() if plan is None else _steps_of(plan),
-            calls=0 if plan is None else len(list_or_empty(plan.get("calls"))),
+            steps=steps,
             uses=await compute_in_thread(self._uses, publication.name, visitor),
             confirmed=len(evidence),
             origin=record,
             words_of_assistant=publication.is_by_assistant,
             is_made="made" in request.query_params,
             seen_as=[(title, shape.format(name)) for title, shape in _SEEN_AS],
+            asked_for=_example_request(publication, recording.input),
         )
 
     def _uses(self, name: str, visitor: Visitor) -> list[ToolUse]:
@@ -742,15 +734,14 @@ class IdeaPages:
             "choices": [],
             "fields": [],
             "settled": [],
-            "steps": (),
-            "calls": 0,
+            "steps": PlanSteps(),
             "written_plan": "",
             "program": "",
         }
         run = ref.partition(":")[0]
         shown_runs = [other.partition(":")[0] for other in runs]
         if draft is not None:
-            words = _words_of(draft.calls)
+            words = words_of_plan(draft.calls)
             # Use a thread, because reading the literals of many calls takes a long time.
             copied = await compute_in_thread(_choices_in, draft, words)
             report = read_as(ToolReport, draft.report)
@@ -761,8 +752,9 @@ class IdeaPages:
                 "choices": copied,
                 "fields": _fields(draft, decided.parameters),
                 "settled": _settled(decided.choices, copied, words),
-                "steps": _steps_of(plan),
-                "calls": len(list_or_empty(plan.get("calls"))),
+                "steps": PlanSteps.of(
+                    plan, await layers_of(self._bridge, _runnable_plan(draft.plan), visitor.caller)
+                ),
                 "written_plan": await compute_in_thread(_coloured_json, plan),
                 "program": _coloured_program(draft.plan.get("program")),
             }
@@ -1105,10 +1097,11 @@ class ParameterField:
         about: the draft's report on the parameter.
         description: the text that a person wrote about the parameter earlier. If this is empty, the
             description is in `about`.
+        proposed: the description that the parameter gets otherwise, without the place of its value.
         may_require: whether a person can make it required: calls can currently leave it out, or a
             person has already made it required.
         is_required: whether a person has already made it required.
-        places: the places in which the parameter is used, for example `customer of list_orders`.
+        places: the places in which the parameter is used, for example `list_orders → customer`.
         recorded: the value that the parameter had in the run, in few words, or "" if it had no
             value.
         is_text: whether the value in the run is a text.
@@ -1119,6 +1112,7 @@ class ParameterField:
     key: str
     about: JSONObject
     description: str
+    proposed: str
     may_require: bool
     is_required: bool
     places: list[str]
@@ -1150,6 +1144,7 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
     keys = {new: old for old, new in draft.renamed.items() if old not in merged}
     first_with: dict[bytes, ParameterField] = {}
     fields: list[ParameterField] = []
+    tools = {tool_of(call) for call in objects_in(draft.calls)}
     for about in objects_in(draft.report.get("parameters")):
         name = str(about.get("name"))
         key = keys.get(name, name)
@@ -1163,6 +1158,7 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
             key,
             about,
             str(decision.get("description") or ""),
+            without_place(str(about.get("description") or ""), tools),
             is_required or not about.get("required"),
             is_required,
             places,
@@ -1179,8 +1175,8 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
 
 
 def _places(fills: Iterable[JSON], calls: Sequence[JSON]) -> list[str]:
-    """Return the places in a plan that have a value at these paths, for example `customer of
-    list_orders`, without duplicates. A path outside the calls is returned as `the output`.
+    """Return the places in a plan that have a value at these paths, for example `list_orders →
+    customer`, without duplicates. A path outside the calls is returned as `the output`.
     """
     places: dict[str, None] = {}
     for path in fills:
@@ -1189,7 +1185,7 @@ def _places(fills: Iterable[JSON], calls: Sequence[JSON]) -> list[str]:
         if parts[0] == "calls" and number is not None and number < len(calls):
             tool = tool_of(object_or_empty(calls[number]))
             parameter = ".".join(parts[2:])
-            place = f"{parameter} of {tool}" if parameter else tool
+            place = f"{tool} → {parameter}" if parameter else tool
             places[place] = None
         else:
             places["the output"] = None
@@ -1286,15 +1282,8 @@ def _choices_of(publication: Publication) -> list[CopiedValue]:
     """
     plan = publication.plan or {}
     literals = explained_in(publication.present_plan_parts.explained)
-    words = _words_of(publication.plan_parts.calls)
+    words = words_of_plan(publication.plan_parts.calls)
     return [_choice(literal, plan, words) for literal in literals]
-
-
-def _words_of(calls: list[JSON]) -> ReferenceWords:
-    words = ReferenceWords()
-    for number, call in enumerate(objects_in(calls)):
-        words.add(number, call)
-    return words
 
 
 def _choice(literal: Explained, plan: JSONObject, words: ReferenceWords) -> CopiedValue:
@@ -1325,6 +1314,24 @@ def _evidence(record: JSONObject) -> dict[str, Any]:
     return {"run": read.run, "counts": counts, "time": read.time, "values": values}
 
 
+_MOST_NAMED: Final = 3
+"""Maximum number of values in an example of a request."""
+
+
+def _example_request(publication: Publication, recorded: JSONObject | None) -> str:
+    """Return what a person could ask an assistant for: what the tool does, with values of the
+    recorded input.
+    """
+    sentence = opening_sentence(publication.description).rstrip(".")
+    short = {
+        name: in_one_line(value, 40)
+        for name, value in (recorded or {}).items()
+        if isinstance(value, str | int | float)
+    }
+    named = [f"{name} {value}" for name, value in short.items()][:_MOST_NAMED]
+    return f"{sentence}: {', '.join(named)}" if named else sentence
+
+
 def _recording(publication: Publication, visitor: Visitor) -> PublishedRecording:
     """Return the input and the output of the published run.
 
@@ -1344,13 +1351,16 @@ def _runs(publication: Publication) -> JSONObject | None:
 
 
 def _readable_plan(plan: JSONObject) -> JSONObject:
+    """Return the plan that a call runs as people read it, without the ids of its calls."""
+    return plan_without_ids(_runnable_plan(plan))
+
+
+def _runnable_plan(plan: JSONObject) -> JSONObject:
     """Return the plan that a call runs, without a program and without the members about its
     origin.
     """
     left_out = ("program", "lifting", "pins", "seen", "watch", "decisions", "copied")
-    return plan_without_ids(
-        {key: value for key, value in as_it_runs(plan).items() if key not in left_out}
-    )
+    return {key: value for key, value in as_it_runs(plan).items() if key not in left_out}
 
 
 def _coloured_json(plan: JSONObject) -> Markup | str:
@@ -1364,26 +1374,3 @@ def _coloured_program(program: JSON) -> Markup | str:
         return ""
     text = source_text(program)
     return coloured(text, "python") or text
-
-
-def _steps_of(plan: JSONObject) -> tuple[PlanStep, ...]:
-    """Return the first calls of a plan, for people: as many as fit on a page, but at least one."""
-    steps: list[PlanStep] = []
-    words = ReferenceWords()
-    room = _MOST_CHARACTERS
-    calls = objects_in(list_or_empty(plan.get("calls"))[:_MOST_STEPS])
-    for number, call in enumerate(calls):
-        step = _step(call, words)
-        for shown in step.parameters:
-            room -= _OF_MARKUP + len(shown.name) + len(shown.value) + len(shown.reference)
-
-        if steps and room < 0:
-            break
-        steps.append(step)
-        words.add(number, call)
-
-    return tuple(steps)
-
-
-def _step(call: JSONObject, words: ReferenceWords) -> PlanStep:
-    return PlanStep(tool_of(call), words.parameters(call))

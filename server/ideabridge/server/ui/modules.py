@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.loop.policy import policy_named
+from ideabridge.bridge.loop.policy import UNDECLARED, named_tool, policy_named
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.server_log import LEVELS, ServerLogLine, ServerLogReader
 from ideabridge.bridge.modules.settings import ModuleStatus
@@ -433,11 +433,19 @@ def tool_row(bridge: Bridge, tool: Tool) -> ToolRow:
         tool,
         page_of(bridge, tool),
         verdict.verdict,
-        verdict.why,
+        _why(tool, verdict.why),
         hints,
         trusts,
         is_asked_by_choice,
     )
+
+
+def _why(tool: Tool, reason: str) -> str:
+    """Return the reason for a verdict about a tool, in plain words if it is the usual one."""
+    if reason != f"{named_tool(tool)} {UNDECLARED}":
+        return reason
+    speaker = "the server" if tool.module else "the tool"
+    return f"{speaker} does not say whether it changes anything"
 
 
 def _remedy(status: ModuleStatus) -> str:

@@ -116,7 +116,8 @@ class ReferenceWords:
         if path[:1] != ("calls",) or len(path) < 3 or not path[1].isdecimal():
             return in_one_line(".".join(path), _LONGEST_PATH)
         number = int(path[1])
-        return _within(path[2:], f"{self._tools.get(number, 'it')} (call {number})")
+        name = self._names.get(number) or f"{self._tools.get(number, 'it')} (call {number})"
+        return _within(path[2:], name)
 
     def in_text(self, text: str) -> str:
         """Return a sentence with its references replaced by words."""

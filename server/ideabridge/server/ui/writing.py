@@ -60,9 +60,9 @@ context:
 schema: {type: string}
 """
 EXAMPLES: Final = (
-    Example("calls", "Calls of tools", _CALLS),
-    Example("program", "A program", _PROGRAM),
-    Example("question", "A question for a model", _QUESTION),
+    Example("calls", "Fixed steps", _CALLS, "Calls the same tools each time."),
+    Example("program", "Code", _PROGRAM, "Runs Python, which can decide and repeat."),
+    Example("question", "A question for a model", _QUESTION, "A model answers each time."),
 )
 """The kinds of tools that a person can begin with. Each runs on any machine."""
 

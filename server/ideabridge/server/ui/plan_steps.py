@@ -1,0 +1,126 @@
+"""Plan steps: shows the calls of a plan to people, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.server.ui.call_names import CallName, call_names
+from ideabridge.server.ui.reference_words import ReferenceWords, ShownParameter
+from ideabridge.server.views.value_table import tool_of
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, objects_in
+from ideabridge.tools.errors import IdeabridgeError
+
+_MOST_CHARACTERS: Final = 20_000
+"""Number of characters after which a page shows no further call."""
+
+_MOST_STEPS: Final = 100
+_OF_MARKUP: Final = 40
+"""Number of characters that the page of a plan has around each parameter of a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """A call of a plan in the form that people see.
+
+    Attributes:
+        name: the tool, and its place among the calls of the same tool if there are several.
+        parameters: the parameters.
+    """
+
+    name: CallName
+    parameters: tuple[ShownParameter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSteps:
+    """The first calls of a plan.
+
+    Attributes:
+        stages: the calls that can run at the same time, in the order of the stages. If the order is
+            not known, all calls are in one stage.
+        is_ordered: whether the order is known.
+        left_out: the number of calls that do not fit on a page.
+    """
+
+    stages: tuple[tuple[PlanStep, ...], ...] = ()
+    is_ordered: bool = False
+    left_out: int = 0
+
+    @classmethod
+    def of(cls, plan: JSONObject, layers: Sequence[Sequence[int]]) -> PlanSteps:
+        """Return the steps of a plan, as many as fit on a page, but at least one. `layers` contains
+        the places of the calls that can run at the same time, or is empty if this is not known.
+        """
+        calls = objects_in(list_or_empty(plan.get("calls")))
+        names = call_names(map(tool_of, calls))
+        words = ReferenceWords()
+        room = _MOST_CHARACTERS
+        shown = 0
+        stages: list[tuple[PlanStep, ...]] = []
+        for layer in layers or [range(len(calls))]:
+            steps: list[PlanStep] = []
+            for place in layer:
+                step = PlanStep(names[place], words.parameters(calls[place]))
+                room -= sum(map(_characters, step.parameters))
+                if shown == _MOST_STEPS or (shown and room < 0):
+                    break
+                steps.append(step)
+                shown += 1
+
+            if steps:
+                stages.append(tuple(steps))
+            for place in layer:
+                words.add(place, calls[place], str(names[place]))
+
+        return cls(tuple(stages), bool(layers), len(calls) - shown)
+
+
+def _characters(parameter: ShownParameter) -> int:
+    written = len(parameter.name) + len(parameter.value) + len(parameter.reference)
+    return _OF_MARKUP + written
+
+
+def words_of_plan(calls: list[JSON]) -> ReferenceWords:
+    """Return words for the references of all calls of a plan."""
+    listed = objects_in(calls)
+    words = ReferenceWords()
+    for number, (call, name) in enumerate(
+        zip(listed, call_names(map(tool_of, listed)), strict=True)
+    ):
+        words.add(number, call, str(name))
+    return words
+
+
+async def layers_of(bridge: Bridge, plan: JSONObject, caller: str) -> list[list[int]]:
+    """Return the places of the calls that can run at the same time, layer by layer. Return no
+    layers for a plan that cannot run here, or that has more calls than a page shows.
+    """
+    if not 0 < len(list_or_empty(plan.get("calls"))) <= _MOST_STEPS:
+        return []
+
+    try:
+        rehearsal = await bridge.dry_run(plan, caller=caller)
+    except IdeabridgeError:
+        # The page of a tool says elsewhere why it cannot run.
+        return []
+    return _layers_in(rehearsal)
+
+
+def _layers_in(rehearsal: dict[str, Any]) -> list[list[int]]:
+    """Return the layers of a rehearsal. A call that runs for several instances is in the first of
+    its layers only.
+    """
+    seen: set[int] = set()
+    layers: list[list[int]] = []
+    for names in rehearsal["layers"]:
+        # The name of a call is its place, which its instance may follow.
+        places = dict.fromkeys(int(str(name).partition(" ")[0]) for name in names)
+        layer = [place for place in places if place not in seen]
+        seen.update(layer)
+        if layer:
+            layers.append(layer)
+
+    return layers
