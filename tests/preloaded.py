@@ -74,6 +74,11 @@ ASK = bytes(4)
 ADDRESS = "IDEABRIDGE_TESTS_PRELOADED"
 """The environment variable with the address, for a script that starts others."""
 
+IMPORTS_NOTHING = "IDEABRIDGE_TESTS_PRELOAD_NOTHING"
+"""The environment variable, with any value, for tests whose scripts need none of `MODULES`: to
+import these takes longer than such tests.
+"""
+
 COLLAPSE = 25
 """`MADV_COLLAPSE` of Linux: put memory into huge pages now."""
 
@@ -299,7 +304,9 @@ def main() -> None:
     print(path, flush=True)
     process = os.getpid()
     try:
-        load_modules()
+        if IMPORTS_NOTHING not in os.environ:
+            load_modules()
+
         argv = forking.next()
     except BaseException:
         if os.getpid() == process:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import preloaded
 
 ROOT = Path(__file__).parent.parent
 
@@ -92,6 +95,8 @@ def run(folder: Path, *options: str, before: str) -> str:
     done = subprocess.run(
         ["sh", "-c", f'{before}\nexec "$@"', "sh", *command, str(folder)],
         cwd=ROOT,
+        # These tests run a process that forks, because they look at its signals and at its end.
+        env={**os.environ, preloaded.IMPORTS_NOTHING: "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
