@@ -90,12 +90,12 @@ class Rule:
             tool: the tool.
             also: another name for the tool, such as the name under which it is exposed.
         """
-        names = [*known_as(tool.name, tool.remote_name, tool.module)]
+        names = list(known_as(tool.name, tool.remote_name, tool.module))
         if also:
             names.append(folded(also))
-        return self._fits(
-            tool, _folded(tool.module), names, _folded(self.module), _folded(self.tool)
-        )
+
+        module = _folded(tool.module)
+        return self._fits(tool, module, names, _folded(self.module), _folded(self.tool))
 
     def _fits(
         self,
@@ -109,11 +109,13 @@ class Rule:
             return False
         if pattern is not None and not any(fnmatchcase(name, pattern) for name in names):
             return False
+
         hints = effective_hints(tool.annotations)
         expected_hints = (self.read_only, self.destructive, self.idempotent, self.open_world)
         for expected, hint in zip(expected_hints, hints, strict=True):
             if expected is not None and expected != hint:
                 return False
+
         return True
 
     @classmethod
@@ -125,7 +127,9 @@ class Rule:
 
 
 def _folded(text: str | None) -> str | None:
-    return None if text is None else folded(text)
+    if text is None:
+        return None
+    return folded(text)
 
 
 def _is_module(module: str | None, pattern: str) -> bool:
@@ -140,13 +144,13 @@ def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
     destructive, not idempotent, open world. A read-only tool counts as idempotent and not
     destructive.
     """
-    read_only = annotations.read_only is True
-    return (
-        read_only,
-        not read_only and annotations.destructive is not False,
-        read_only or annotations.idempotent is True,
-        annotations.open_world is not False,
-    )
+    open_world = annotations.open_world is not False
+    if annotations.read_only is True:
+        return True, False, True, open_world
+
+    destructive = annotations.destructive is not False
+    idempotent = annotations.idempotent is True
+    return False, destructive, idempotent, open_world
 
 
 DESTRUCTIVE: Final = "declares that it is destructive"
@@ -184,14 +188,17 @@ def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
         activity = activity_of(tool)
         if activity in toolbox.activities and tool.annotations.read_only is not True:
             embedded[tool.name] = (tool.digest, activity)
+
     return embedded
 
 
 def activity_of(tool: Tool, call: JSONObject | None = None) -> str:
     """Return the name of the activity that runs calls to a Python tool."""
-    named = (call or {}).get("_activity")
-    if isinstance(named, str):
-        return named
+    if call is not None:
+        named = call.get("_activity")
+        if isinstance(named, str):
+            return named
+
     return tool.activity or tool.name
 
 
@@ -217,17 +224,22 @@ def ruled(
     def policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
         least = ALLOW
         for number, rule in enumerate(rules):
-            exact = rule.matches(tool)
-            if not exact and (rule.then == "allow" or not rule.matches_folded(tool, also)):
+            is_exact = rule.matches(tool)
+            if rule.then == "allow":
+                if is_exact:
+                    return least
+                # A rule that allows matches only the exact name.
+                continue
+
+            if not is_exact and not rule.matches_folded(tool, also):
                 continue
 
             reason = rule.why or f"approval.rules[{number}] says {rule.then} for {named_tool(tool)}"
-            verdict = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, reason)
-            if exact:
-                return _stricter(least, verdict)
+            least = _stricter(least, PolicyVerdict(rule.then, reason))
+            if is_exact:
+                return least
             # The rule matches only an alternative name of the tool, so keep looking: a later rule
             # might be stricter.
-            least = _stricter(least, verdict)
 
         if otherwise == "read_only":
             # The same name is not enough, because a tool from a file or a context can have it, too.
@@ -303,13 +315,17 @@ def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
 
 
 def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: str = "") -> Policy:
+    if setting == "allow_all":
+        return allow_all
     if not isinstance(setting, dict):
-        return allow_all if setting == "allow_all" else default
+        return default
+
     if "all" not in setting:
         part = read_as(_Approval, setting)
-        last = otherwise if part.default == "read_only" else part.default
+        if part.default != "read_only":
+            otherwise = part.default
         rules = [Rule.from_json(rule) for rule in part.rules]
-        return ruled(rules, last, also=also, embedded=part.embedded)
+        return ruled(rules, otherwise, also=also, embedded=part.embedded)
 
     policies = [_policy_of(part, default, otherwise, also) for part in approval_parts(setting)]
 
@@ -362,6 +378,7 @@ def allows_by_name(setting: ApprovalSetting) -> bool:
         for rule in read_as(_Approval, part).rules:
             if rule.get("then") == "allow" and rule.get("module") is None and "tool" in rule:
                 return True
+
     return False
 
 
