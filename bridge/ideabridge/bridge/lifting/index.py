@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 from ideabridge.bridge.context.explanations import same
 from ideabridge.bridge.context.items import column_of
 from ideabridge.bridge.context.references import Path, format_path
-from ideabridge.bridge.context.state import MISSING, Missing, parsed_text
+from ideabridge.bridge.context.state import Missing, parsed_text
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.lifting.inside import Texts
 from ideabridge.tools.encoding import JSON, number_or_none, object_or_empty
@@ -127,7 +127,8 @@ def is_like_a_map(value: JSON) -> bool:
 
     first = members[0]
     if isinstance(first, dict):
-        return all(isinstance(member, dict) and member.keys() == first.keys() for member in members)
+        keys = first.keys()
+        return all(isinstance(member, dict) and member.keys() == keys for member in members)
     return all(number_or_none(member) is not None for member in members)
 
 
@@ -232,17 +233,15 @@ class Values:
             if beginning is not None:
                 self._beginnings.add(beginning[0])
 
-        if (
-            root == INPUT
-            and 3 <= len(text) <= LONGEST_TEXT
-            and len(self.input_texts) < _INPUT_TEXTS
-        ):
+        is_input_text = root == INPUT and 3 <= len(text) <= LONGEST_TEXT
+        if is_input_text and len(self.input_texts) < _INPUT_TEXTS:
             self.input_texts.append(text)
 
-        inner = parsed_text(text) if text[:1] in _MAYBE_JSON else MISSING
-        if not isinstance(inner, Missing):
-            # Do not index the text itself: the strings inside its JSON are indexed later.
-            return inner
+        if text[:1] in _MAYBE_JSON:
+            inner = parsed_text(text)
+            if not isinstance(inner, Missing):
+                # Do not index the text itself: the strings inside its JSON are indexed later.
+                return inner
 
         if is_new:
             self.texts.add(root, text)
@@ -267,6 +266,7 @@ class Values:
             if not isinstance(key, tuple):
                 yield _node(place, value, value)
                 continue
+
             # Check the value, because different values can have the same key.
             actual = _value_at(place)
             if same(actual, value):
@@ -274,7 +274,11 @@ class Values:
 
     def is_cut(self, value: JSON) -> bool:
         """Return whether a value might occur in more places than `equal` returns."""
-        return not self.whole or len(self._places.get(_key_of(value), ())) >= MOST_PLACES
+        if not self.whole:
+            return True
+
+        places = self._places.get(_key_of(value), ())
+        return len(places) >= MOST_PLACES
 
     def begins(self, beginning: str) -> bool:
         """Return whether an indexed string or number might begin with `beginning`, which consists
@@ -286,7 +290,10 @@ class Values:
 
     def notations(self, text: str) -> list[str]:
         """Return the indexed strings that equal a string apart from case and surrounding spaces."""
-        return self._notations.get(_folded(text), []) if text.strip() else []
+        folded = _folded(text)
+        if not folded:
+            return []
+        return self._notations.get(folded, [])
 
     def selects(self, holder: Node, name: str, value: JSON, number: int) -> bool:
         """Return whether an item is the first item in its list whose field `name` equals a value.
@@ -343,12 +350,15 @@ def _folded(text: str) -> str:
 def _value_at(place: Place) -> JSON:
     holder, key = place
     value = read_path(holder.inner, (str(key),))
-    return None if isinstance(value, Missing) else value
+    if isinstance(value, Missing):
+        return None
+    return value
 
 
 def _node(place: Place, value: JSON, inner: JSON) -> Node:
     holder, key = place
     if holder.value is None:
+        # The holder is the node above the document.
         return Node(value, holder.root, inner=inner)
     return Node(value, holder.root, holder, str(key), _is_listed(place), inner)
 
