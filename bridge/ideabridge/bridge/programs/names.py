@@ -85,13 +85,16 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
     replaces.
     """
     # Normalise the name, because Python normalises identifiers to this form.
-    text = other.sub("_", unicodedata.normalize("NFKC", name[: 4 * LONGEST_NAME]))[:LONGEST_NAME]
+    beginning = unicodedata.normalize("NFKC", name[: 4 * LONGEST_NAME])
+    text = other.sub("_", beginning)[:LONGEST_NAME]
     # Remove leading underscores, because the interpreter hides module members whose names begin
     # with one.
     text = text.lstrip("_") or "name"
     if text[0].isdecimal():
         text = f"n{text}"
-    return f"{text}_" if keyword.iskeyword(text) else text
+    if keyword.iskeyword(text):
+        text = f"{text}_"
+    return text
 
 
 def _parameter(name: str) -> str:
@@ -119,7 +122,8 @@ def _mapped(
 
     # For each identifier, the last number that was tried.
     numbers: dict[str, int] = {}
-    for name in sorted(listed.keys() - real_names.keys()):
+    changed = listed.keys() - real_names.keys()
+    for name in sorted(changed):
         base = identify(name)
         if base in reserved:
             base = f"{base}_"
@@ -165,6 +169,7 @@ class ProgramNames:
         self.tools: dict[str, dict[str, Tool]] = {}
         for name, server in imported.items():
             self.tools[name] = _functions(by_server[server])
+
         self.tools[TOOLS] = _functions(tools_of_process, (READ, CLASS))
         self.tools[IDEAS] = _functions(ideas)
         self._parameters: dict[tuple[str, str], dict[str, str]] = {}
@@ -224,14 +229,14 @@ class ProgramNames:
             for function, tool in functions.items():
                 if function in words:
                     journaled[function] = _journaled(tool)
+
             modules[module] = journaled
 
         # A program that sleeps makes a call, so include the tool for it.
         sleep = self.find(TOOLS, "sleep")
         if "sleep" in words and sleep is not None:
-            own = modules.setdefault(TOOLS, {})
-            if isinstance(own, dict):
-                own["sleep"] = [None, sleep.name]
+            own = object_or_empty(modules.get(TOOLS))
+            modules[TOOLS] = {**own, "sleep": [None, sleep.name]}
 
         stored: JSONObject = {"modules": modules}
         if servers:
@@ -258,9 +263,11 @@ class ProgramNames:
                     modules[tool.module, module] = None
                 if _function_of(tool) != name:
                     tools.append((tool.label, function))
-                for python, real in self.parameters(tool).items():
-                    if real != python:
-                        parameters.append((f"{tool.label}({real})", f"{function}({python})"))
+
+                for python_name, real_name in self.parameters(tool).items():
+                    if real_name != python_name:
+                        real = f"{tool.label}({real_name})"
+                        parameters.append((real, f"{function}({python_name})"))
 
         return [*modules, *tools, *parameters]
 
@@ -292,8 +299,8 @@ class ProgramNames:
             tool: a tool that programs can call.
             observed: the shape of earlier results of the tool.
         """
-        module, function = self._places[tool.key]
-        return function_signature(f"{module}.{function}", tool, self.parameters(tool), observed)
+        name = ".".join(self._places[tool.key])
+        return function_signature(name, tool, self.parameters(tool), observed)
 
     def stub(self, module: str) -> str:
         """Return the text of a module's `.pyi` file. The text is created only once for the same
@@ -305,13 +312,16 @@ class ProgramNames:
             cached = _STUBS.get(key)
 
         if cached is not None:
-            return cached[1]
+            _, text = cached
+            return text
 
         text = stub((name, tool, self.parameters(tool)) for name, tool in functions.items())
         with _LOCK:
             while len(_STUBS) >= _CACHED_STUBS:
-                _STUBS.pop(next(iter(_STUBS)))
-            _STUBS[key] = ([*functions.values()], text)
+                oldest = next(iter(_STUBS))
+                del _STUBS[oldest]
+
+            _STUBS[key] = (list(functions.values()), text)
 
         return text
 
@@ -336,8 +346,8 @@ class ProgramNames:
         if tool.module is not None:
             call["_module"] = tool.module
 
-        for python, value in arguments.items():
-            name = names.get(python, python)
+        for python_name, value in arguments.items():
+            name = names.get(python_name, python_name)
             if name in META_PROPERTIES:
                 raise ProgramError(f"{module}.{function}() has no parameter {show(name)}")
             if name in call:
@@ -392,8 +402,9 @@ def program_schema(tools: Sequence[Tool]) -> JSONObject:
     if left:
         lines.append(f"... {left} more, named in the same way")
 
-    asks = _ASKS if any(tool.module == ANONYMOUS for tool in tools) else ""
-    return {"type": "string", "description": _TOLD.replace("{asks}", asks) + "\n".join(lines)}
+    can_ask = any(tool.module == ANONYMOUS for tool in tools)
+    instructions = _TOLD.replace("{asks}", _ASKS if can_ask else "")
+    return {"type": "string", "description": instructions + "\n".join(lines)}
 
 
 def ask_call(arguments: JSONObject) -> JSONObject:
@@ -403,13 +414,15 @@ def ask_call(arguments: JSONObject) -> JSONObject:
     Raises:
         ProgramError: an argument is wrong.
     """
-    unknown = [name for name in arguments if name not in ("text", "data", "schema")]
+    for name in arguments:
+        if name not in ("text", "data", "schema"):
+            raise ProgramError(f"ask() has no parameter {show(name)}")
+
     text = arguments.get("text")
-    schema = arguments.get("schema")
-    if unknown:
-        raise ProgramError(f"ask() has no parameter {show(unknown[0])}")
     if not isinstance(text, str) or not text.strip():
         raise ProgramError(f"ask(): expected a string, found {show(text)}")
+
+    schema = arguments.get("schema")
     if schema is not None and not isinstance(schema, dict):
         raise ProgramError(
             f"ask(): expected a JSON Schema (an object) as schema, found {show(schema)}"
@@ -430,7 +443,9 @@ def _key_of(tool: Tool) -> ToolKey:
     """Return the key of a tool in journals. A tool that passes on its calls has its own key, which
     differs from the key of the tool that answers the calls.
     """
-    return tool.origin if tool.passes_to is None else tool.key
+    if tool.passes_to is not None:
+        return tool.key
+    return tool.origin
 
 
 def _journaled(tool: Tool) -> list[JSON]:
@@ -509,5 +524,7 @@ def _function_of(tool: Tool) -> str:
 
 
 def _functions(tools: Iterable[Tool], reserved: Collection[str] = ()) -> dict[str, Tool]:
-    listed = {_function_of(tool): tool for tool in tools}
-    return {python: listed[real] for python, real in _mapped(listed, reserved).items()}
+    """Return tools, keyed by the names of their functions in programs."""
+    by_real_name = {_function_of(tool): tool for tool in tools}
+    names = _mapped(by_real_name, reserved)
+    return {name: by_real_name[real_name] for name, real_name in names.items()}
