@@ -47,9 +47,11 @@ class Worker:
                     # The tasks that use the store report its error, so the worker only waits until
                     # the store works again.
                     claimed = []
+
                 for run_id in claimed:
                     self._services.queue.claimed.add(run_id)
                     group.start_soon(self._drive, run_id)
+
                 if not claimed:
                     await self._services.notices.wait("queue", POLL_SECONDS)
 
@@ -63,18 +65,22 @@ class Worker:
 
     async def _claim(self) -> list[str]:
         free = self._most - len(self._services.queue.claimed)
-        if free <= 0 or not self._store.queue.count(self._in_force.fingerprint):
-            return []
         queue = self._store.queue
         fingerprint = self._in_force.fingerprint
+        if free <= 0 or not queue.count(fingerprint):
+            return []
+
         return await self._services.writer.perform(
             lambda: queue.claim(fingerprint, free, self._takes, self._is_last)
         )
 
     def _takes(self, run: QueuedRun, busy: int) -> bool:
         if busy >= self._in_force.users.runs and user_of(run.caller) is not None:
+            # The user of this run has as many runs as one may have at a time.
             return False
-        return self._modules is None or set(run.needs) <= set(self._modules)
+        if self._modules is None:
+            return True
+        return set(run.needs) <= set(self._modules)
 
     def _is_last(self, caller: str) -> bool:
         return user_of(caller) in self._in_force.users.background
@@ -86,7 +92,11 @@ class Worker:
                 run = await self._services.writer.patiently(
                     lambda: self._runs.registry.resume(run_id, SEES_ALL)
                 )
-            while (run.driver.epoch is not None or run.is_being_left) and run.runner.lost is None:
+
+            while run.runner.lost is None:
+                is_driven = run.driver.epoch is not None or run.is_being_left
+                if not is_driven:
+                    break
                 await run.runner.wait_changed()
         except (FinishedRunError, InterruptedRunError, UnknownRunError, StoreError):
             # The run was cancelled, another process was faster, or the run cannot continue here;
