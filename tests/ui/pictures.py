@@ -137,7 +137,7 @@ def spread_over_a_week(store: Path) -> None:
 
 
 def _set_back(database: sqlite3.Connection, number: int, seconds: float, client: str) -> None:
-    """Let a run and its events have happened that many seconds earlier, for a client."""
+    """Let a run have begun that many seconds earlier, for a client."""
     created, updated = database.execute(
         "SELECT created, updated FROM runs WHERE number = ?", (number,)
     ).fetchone()
@@ -148,10 +148,6 @@ def _set_back(database: sqlite3.Connection, number: int, seconds: float, client:
     database.execute(
         "UPDATE runs SET created = ?, updated = ?, client = ? WHERE number = ?",
         (*earlier, client, number),
-    )
-    database.execute(
-        "UPDATE events SET at = at - ? WHERE id >= ? AND id < ?",
-        (seconds, number << 32, (number + 1) << 32),
     )
 
 
