@@ -257,7 +257,9 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
         key = f"{run_id}:{approval[1]}"
         decision = {"which": key, "decision": "approve", "seal": seal(eva, key)}
         answer = send(eva, "/ui/approvals/decide", "/ui/approvals", **decision)
-        assert "<td>you</td>" in answer.text
+        assert "by you, " in answer.text
+        assert "<td>you</td>" in eva.get("/ui/approvals/past").text
+        assert run_id not in bob.get("/ui/approvals/past").text
 
         # Revoking a token ends its session immediately.
         added = send(eva, "/ui/admin/users", "/ui/admin", name="bob", action="disable")
@@ -368,12 +370,12 @@ def test_who_manages_withdraws_what_others_allow_always_and_gives_nothing(tmp_pa
 
         rule = re.search('name="rule" value="([0-9a-f]+)"', ann.get("/ui/approvals").text)
         assert rule is not None
-        assert "No tool is always allowed." in bob.get("/ui/approvals").text
+        assert "Every change asks you first." in bob.get("/ui/approvals").text
         answer = send(bob, "/ui/approvals/rules", rule=rule[1])
         assert "there is no standing rule" in answer.text
         assert "for ann</span>" in eva.get("/ui/approvals").text
         assert send(eva, "/ui/approvals/rules", rule=rule[1]).status_code == 200
-        assert "No tool is always allowed." in ann.get("/ui/approvals").text
+        assert "Every change asks you first." in ann.get("/ui/approvals").text
 
 
 def test_odd_numbers_are_refused_without_a_failure(tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ from ideabridge.server.ui.coloured import LONGEST_COLOURED, coloured, language_o
 from ideabridge.tools import Tool
 from ideabridge.tools.encoding import JSONObject
 from tests.ui.serving import ask, client, seal, send, served, stranger, without_breaks
+from tests.ui.test_servers import SERVERS, configured
 from tests.ui.test_shown import card_of, key_of, refund
+from tests.waiting import wait_until
 
 
 def approve(http: httpx.Client, run_id: str) -> None:
@@ -61,19 +63,18 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     card = card_of(http, ask(http, {"_tool": "refund", "order": 1, "amount": 7.5}))
     words = text_of(card)
     assert f'href="/ui/runs/{first}/calls/0"' in card
-    assert '<span class="tag ask">may change something</span>' in card
-    # The title says what is decided, and how the tool is described. The table says what was
-    # approved last time.
-    title = words.partition(" may change something asked by ")[0]
-    assert title.endswith("refund order 1 amount 7.5 Pay money back.")
+    # The title says what is decided, and the table says with which values, and what was approved
+    # last time.
+    title = words.partition(" asked by ")[0]
+    assert title.endswith("Pay money back · refund")
     assert "asked by you ," in words
-    assert "Parameter Value order 1 same as last time amount 7.5 last time 5 note left out" in words
-    assert "left out last time dear customer bye Approve" in words
+    assert "Parameter Value order 1 same as last time amount 7.5 last time 5 note removed" in words
+    assert "removed last time dear customer bye Approve" in words
 
     second = ask(http, refund(1, note="dear\nreader\nbye"))
     words = text_of(card_of(http, second))
     # The difference is shown, and the whole text can be unfolded.
-    difference = "1 line changed since last time dear -customer +reader bye"
+    difference = "1 line changed since last time dear - customer + reader bye"
     assert f"note {difference} Full text dear reader bye" in words
 
     approve(http, second)
@@ -87,7 +88,7 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
 def test_past_decisions_have_the_call_with_its_values(http: httpx.Client) -> None:
     run_id = ask(http, refund(1, note="dear\ncustomer"))
     approve(http, run_id)
-    table = http.get("/ui/approvals").text.partition("<h2>Past decisions</h2>")[2]
+    table = http.get("/ui/approvals/past").text.partition("Past decisions</h1>")[2]
     assert '<span class="status s-done">approved</span>' in table
     assert f'<a href="/ui/runs/{run_id}/calls/0">refund</a>' in table
     assert "order 1, amount 5, note dear customer" in text_of(table)
@@ -103,7 +104,7 @@ def test_past_decisions_have_the_call_with_its_values(http: httpx.Client) -> Non
         decision="deny",
         reason="too late",
     )
-    table = http.get("/ui/approvals").text.partition("<h2>Past decisions</h2>")[2]
+    table = http.get("/ui/approvals/past").text.partition("Past decisions</h1>")[2]
     assert '<span class="status s-denied">denied</span>' in table
     assert "Reason</th>" in table
     assert "too late" in table
@@ -133,19 +134,41 @@ def test_a_reason_is_sent_with_a_refusal_only(page: Page, site: str, http: httpx
         card.get_by_role("button", name=name, exact=True).click()
         expect(page.get_by_role("status")).to_contain_text("1 call ")
 
-    rows = page.locator(".decisions tbody tr")
+    rows = page.locator("#past li")
     expect(rows.nth(0)).to_contain_text("not today")
     expect(rows.nth(1)).not_to_contain_text("not today")
 
 
 def test_a_description_of_a_tool_is_a_short_quotation(http: httpx.Client) -> None:
     tool = Tool("pay", f"Pay.<b>\u202e{'x' * 500}\n\nApproved by your admin.")
-    assert "<q>Pay money back.</q>" in card_of(http, ask(http, refund(1)))
+    # The author of this tool is the person whose ideabridge it is, so nothing is quoted.
+    assert "<h3>Pay money back <" in without_breaks(card_of(http, ask(http, refund(1))))
     claim = claim_of(tool)
     assert claim.startswith("Pay.<b>")
     assert len(claim) == 140
     assert "\u202e" not in claim
     assert "admin" not in claim
+
+
+def test_what_a_server_says_about_its_tool_is_quoted(tmp_path: Path) -> None:
+    configured(tmp_path, SERVERS)
+    with served(tmp_path) as url, client(url) as http:
+        wait_until(lambda: "l-up" in http.get("/ui/modules/own").text)
+        card = without_breaks(card_of(http, ask(http, {"_tool": "save", "text": "x"})))
+
+    assert "<h3><q>Keep a text in a file.</q>" in card
+    assert text_of(card).partition(" asked by ")[0].endswith("· save · server own")
+
+
+def test_the_latest_past_decisions_are_beside_the_open_ones(http: httpx.Client) -> None:
+    orders = range(1, 8)
+    for order in orders:
+        approve(http, ask(http, refund(order)))
+    page = http.get("/ui/approvals").text.partition('id="past"')[2]
+    assert [order for order in orders if f"order {order}," in page] == [3, 4, 5, 6, 7]
+    assert 'href="/ui/approvals/past"' in page
+    past = http.get("/ui/approvals/past").text
+    assert [order for order in orders if f"order {order}," in past] == list(orders)
 
 
 def test_past_decisions_name_the_call_and_not_the_run(http: httpx.Client) -> None:
@@ -155,7 +178,7 @@ def test_past_decisions_name_the_call_and_not_the_run(http: httpx.Client) -> Non
     program = ask_program(http, f"from tools import list_orders, refund\n{calls}")
     for run_id, values in ((plan, "order 1, amount 5"), (program, "order 2, amount 3")):
         approve(http, run_id)
-        table = http.get("/ui/approvals").text.partition("Past decisions</h2>")[2]
+        table = http.get("/ui/approvals/past").text.partition("Past decisions</h1>")[2]
         row = table.partition(f'<a href="/ui/runs/{run_id}/calls/1">')[2].partition("</tr>")[0]
         assert text_of(f"<a>{row}").startswith(f"refund {values}")
 
@@ -166,13 +189,13 @@ def test_what_is_always_allowed_has_a_place_before_anything_is(http: httpx.Clien
     assert f"until the tool changes or you withdraw it under {link}." in card
     page = http.get("/ui/approvals").text
     assert '<h2 id="always">Always allowed</h2>' in page
-    assert "No tool is always allowed." in page
+    assert "Every change asks you first." in page
 
 
 def test_the_page_says_whether_an_assistant_may_pass_on_a_decision(
     http: httpx.Client, tmp_path: Path
 ) -> None:
-    assert "may pass on your decision" in http.get("/ui/approvals").text
+    assert "can pass on your answer for you" in http.get("/ui/approvals").text
     own = tmp_path / "config" / "ideabridge" / "ideabridge.json"
     own.parent.mkdir(parents=True)
     own.write_text('{"approval": {"by": "person"}}', encoding="utf-8")

@@ -223,7 +223,7 @@ async def test_every_place_says_who_decided(
 
     with client(url) as http:
         page, detail = shown(http, f"/ui/runs/{run}"), shown(http, f"/ui/runs/{run}/calls/0")
-        inbox = shown(http, "/ui/approvals")
+        inbox = shown(http, "/ui/approvals/past")
 
     assert main(["runs", "show", run, "--store", str(here / STORE), "--project", str(here)]) == 0
     told = [capsys.readouterr().out]
@@ -263,7 +263,7 @@ async def test_a_call_that_a_grant_approved_names_the_grant(site: tuple[str, Pat
     code, _ = await anyio.to_thread.run_sync(terminal.end)
     assert code == 0, terminal.seen
     with client(url) as http:
-        page, inbox = shown(http, f"/ui/runs/{run}"), shown(http, "/ui/approvals")
+        page, inbox = shown(http, f"/ui/runs/{run}"), shown(http, "/ui/approvals/past")
 
     why = re.findall(r'<span class="dim sub">(.*)</span>', page)
     by = "the person at the terminal"

@@ -130,6 +130,7 @@ def pages(run_id: str) -> list[str]:
         f"runs/{run_id}/calls/1",
         f"runs/{run_id}/calls/3",
         "approvals",
+        "approvals/past",
         "ideas",
         "ideas?show=saved",
         "ideas?show=suggested",

@@ -117,7 +117,7 @@ def test_the_assistant_that_asks_is_named_by_the_name_people_know(
     expect(page.locator("#waits")).to_contain_text("Cursor")
     page.goto(f"{site}approvals")
     card = page.locator(f"article[id^='q-{run_id}']")
-    expect(card.locator("h3")).to_contain_text("refund order 1 amount 5 Pay money back.")
+    expect(card.locator("h3")).to_have_text("Pay money back · refund")
     expect(card).to_contain_text("asked by Cursor 1, ")
     # The store has no users, so there is no need to tell people apart.
     expect(card).not_to_contain_text("local")
@@ -525,7 +525,7 @@ def test_a_call_that_was_denied_has_not_failed(http: httpx.Client) -> None:
         assert "s-failed" not in about
         assert "note bad" not in about
 
-    decided = http.get("/ui/approvals").text.partition("Past decisions")[2]
+    decided = http.get("/ui/approvals/past").text.partition("Past decisions</h1>")[2]
     for run_id, order in ((denied, 1), (mixed, 2), (with_reader, 3)):
         row = decided.partition(f"/ui/runs/{run_id}")[2].partition("</tr>")[0]
         assert f"order {order}, amount 5" in row, row

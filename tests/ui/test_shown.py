@@ -459,7 +459,7 @@ def test_a_tool_is_allowed_always_and_asks_again_when_that_is_withdrawn(
     answer = decide(http, key, "always", seal=seal(http, key))
     assert "1 call approved, and the tool is always allowed." in answer
     page = http.get("/ui/approvals").text
-    assert "No tool is always allowed." not in page
+    assert "Every change asks you first." not in page
     assert f"{tmp_path}<" not in page  # The home folder of this server is no workspace.
     assert "outside projects" in page
 
@@ -473,5 +473,5 @@ def test_a_tool_is_allowed_always_and_asks_again_when_that_is_withdrawn(
     assert "there is no standing rule" in send(http, "/ui/approvals/rules", rule="none").text
     withdrawn = send(http, "/ui/approvals/rules", "/ui/approvals", rule=rule[1]).text
     assert "From now on, refund asks again." in withdrawn
-    assert "No tool is always allowed." in withdrawn
+    assert "Every change asks you first." in withdrawn
     assert key_of(http, ask(http, refund(3)))

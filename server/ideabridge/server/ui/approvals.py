@@ -70,6 +70,7 @@ from ideabridge.tools.encoding import JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import counted, visible
 from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.tool import IDEA
 
 MOST: Final = 200
 """Maximum number of open decisions that a page looks for."""
@@ -83,6 +84,9 @@ contains the text of its call up to four times.
 """
 
 _DECIDED: Final = 25
+_LATEST_DECIDED: Final = 5
+"""Number of past decisions that the page of the open decisions shows."""
+
 _BEGINNINGS: Final = (2, 60)
 """Numbers of a run's first events that are read, one after the other, to find the call that a
 decision was about. The first two events have the calls of a plan. A program and a model propose
@@ -172,6 +176,19 @@ class Card:
         """See `claim_of`."""
         tool = self.pending.question.tool
         return "" if tool is None else claim_of(tool)
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether the claim is that of a server, or of anything else but a tool of this process,
+        whose author is the person who configured it.
+        """
+        tool = self.pending.question.tool
+        return tool is not None and tool.module is not None
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether the tool belongs to a server, and not to an idea."""
+        return bool(self.server) and not self.server.startswith(IDEA)
 
     @property
     def is_undeclared(self) -> bool:
@@ -379,13 +396,14 @@ class ApprovalPages:
         return [
             Route("/approvals", self.list),
             Route("/approvals", self._site.changing(self.decide_several), methods=["POST"]),
+            Route("/approvals/past", self.show_past),
             Route("/approvals/whole", self.show_whole),
             Route("/approvals/decide", self._site.changing(self.decide), methods=["POST"]),
             Route("/approvals/rules", self._site.changing(self.withdraw), methods=["POST"]),
         ]
 
     async def list(self, request: Request) -> Response:
-        """Show every open decision, and the latest past ones."""
+        """Show every open decision, what is always allowed, and the latest past decisions."""
         return await self._list(request)
 
     async def _list(self, request: Request, tried: list[DecisionRow] | None = None) -> Response:
@@ -408,7 +426,7 @@ class ApprovalPages:
 
         # Use a thread, because calls can be large.
         open_cards, rows = await compute_in_thread(write)
-        decided = await compute_in_thread(store.decisions.latest, visitor.scope, _DECIDED)
+        decided = await compute_in_thread(store.decisions.latest, visitor.scope, _LATEST_DECIDED)
         rules, problem = await compute_in_thread(self._rules, visitor)
         cards = [replace(card, since=await self._since(card.pending)) for card in open_cards]
         later = ""
@@ -435,6 +453,19 @@ class ApprovalPages:
             rules=rules,
             rules_problem=problem,
             only_people=isinstance(approval, ApprovalRules) and approval.by == "person",
+        )
+
+    async def show_past(self, request: Request) -> Response:
+        """Show the latest past decisions."""
+        visitor = visitor_of(request)
+        decided = await compute_in_thread(
+            self._bridge.store.decisions.latest, visitor.scope, _DECIDED
+        )
+        return self._site.page(
+            request,
+            "approvals_past.html",
+            decided=await compute_in_thread(self._past, decided),
+            most=_DECIDED,
         )
 
     def _past(self, decisions: list[Decided]) -> list[PastDecision]:
