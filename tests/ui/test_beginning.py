@@ -98,7 +98,6 @@ def assistant(home: Path) -> Generator[Assistant]:
 
 def connect_an_assistant(page: Page, site: str) -> None:
     page.goto(f"{site}home")
-    page.get_by_role("heading", name="Connect an assistant").click()
     page.get_by_role("button", name="Connect Cursor").click()
     expect(page.get_by_role("status")).to_contain_text("Cursor is connected")
 

@@ -13,7 +13,9 @@ from playwright.sync_api import Page, expect
 from ideabridge.bridge.store.daily_use import DayOfUse
 from ideabridge.server.ui.home import charts_of
 from tests.ui.serving import ask, client, send, served
+from tests.ui.test_apps import McpClient
 from tests.ui.test_outputs import ended
+from tests.ui.test_shown import key_of
 from tests.ui.test_tools import WRITTEN, write_idea
 
 ORDERS = {"_tool": "list_orders", "customer": "c1", "_outputPath": "orders"}
@@ -22,11 +24,38 @@ REFUND = {"_tool": "refund", "order": 1, "amount": 2.5}
 
 def test_an_empty_home_says_how_to_begin(http: httpx.Client) -> None:
     home = http.get("/ui/").text
-    assert "Three steps to begin" in home
+    assert "Welcome: three steps to begin" in home
     assert "ideabridge setup" in home
     assert "Claude Code" in home
-    assert "mcpServers" in home
+    assert "Choose an assistant" in home
     assert "/ui/playground" in home
+    # No assistant on this machine has servers to import.
+    assert main_buttons(home) == ["Add a server"]
+
+
+def test_the_first_step_imports_what_an_assistant_has(tmp_path: Path) -> None:
+    cursor = tmp_path / ".cursor" / "mcp.json"
+    cursor.parent.mkdir()
+    cursor.write_text('{"mcpServers": {"notes": {"command": "notes"}}}', encoding="utf-8")
+    with served(tmp_path) as url, client(url) as http:
+        home = http.get("/ui/home").text
+        assert main_buttons(home) == ["Import from an assistant"]
+        assert "Connect Cursor" in home
+
+        send(http, "/ui/assistants/write", "/ui/home", host="cursor", page="home")
+        assert home_steps(http.get("/ui/home").text) == [False, True, False]
+
+
+def main_buttons(home: str) -> list[str]:
+    """The words of the filled buttons among the steps to begin."""
+    steps = home.partition('<ol class="steps">')[2].partition("</ol>")[0]
+    filled = re.findall(r'<(?:a|button)[^>]* class="[^"]*good"[^>]*>(.*?)</(?:a|button)>', steps)
+    return [re.sub("<[^>]+>", "", button) for button in filled]
+
+
+def home_steps(home: str) -> list[bool]:
+    """Whether each of the steps to begin is done."""
+    return ["done" in kind for kind in re.findall('<span class="(ordinal[^"]*)"', home)]
 
 
 def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
@@ -36,7 +65,7 @@ def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
 
     page.goto(f"{site}home")
     waiting = page.locator("#waits").get_by_role("link")
-    expect(waiting.first).to_have_accessible_name(re.compile("^Review refund"))
+    expect(waiting.first).to_have_accessible_name("Review order 1 amount 2.5 refund")
     expect(page.locator("#waits li")).to_contain_text("order 1 · amount 2.5")
     expect(waiting.first).to_have_attribute("href", re.compile(f"/ui/approvals#q-{asking}"))
     latest = page.locator("#running").get_by_role("link")
@@ -55,7 +84,33 @@ def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
     expect(icon).to_have_attribute("href", "/ui/static/icon-waiting.svg")
 
     expect(page.locator("#week figure").first).to_contain_text("2 runs")
-    expect(page.get_by_role("row", name="list_orders")).to_contain_text("use")
+    used = page.locator("#most-used li").filter(has_text="list_orders")
+    expect(used).to_contain_text("use")
+
+
+def test_calls_of_one_tool_are_told_apart_by_the_values_in_which_they_differ(
+    http: httpx.Client,
+) -> None:
+    note = "same"
+    for amount in (2.5, 3.5):
+        key_of(http, ask(http, {**REFUND, "amount": amount, "note": note}))
+
+    waits = http.get("/ui/home").text.partition('id="waits"')[2].partition("</section>")[0]
+    lines = re.findall(r'<span class="call" id="call-\d">(.*?)</li>', waits, re.DOTALL)
+    names = [re.findall(r'class="leading">(\w+)', line) for line in lines]
+    assert names == [["amount", "order", "note"]] * 2
+
+
+def test_home_names_the_assistants_that_called(page: Page, site: str) -> None:
+    cursor = McpClient(site, {}, "cursor-vscode")
+    cursor.call("run_plan", calls=[ORDERS])
+    cursor.close()
+    page.goto(f"{site}home")
+    card = page.locator("#callers")
+    expect(card.get_by_role("listitem")).to_contain_text("Cursor")
+    expect(card.get_by_role("link", name="Connect an assistant")).to_be_visible()
+    card.get_by_role("link", name="Cursor").click()
+    expect(page.locator("#runs tbody tr")).to_have_count(1)
 
 
 def test_an_open_first_page_becomes_home_with_what_waits_first(page: Page, site: str) -> None:
@@ -188,17 +243,18 @@ def test_a_day_in_the_chart_has_its_failed_runs_below_the_others() -> None:
     tuesday = DayOfUse(date(2026, 6, 2), runs=1)
     [chart] = charts_of([monday, tuesday, DayOfUse(date(2026, 6, 3))])
     assert (chart.counted, chart.failed) == ("3 runs", 1)
-    assert [(bar.good, bar.failed) for bar in chart.bars] == [(12, 12), (12, 0), (0, 0)]
+    assert [(bar.good, bar.failed) for bar in chart.bars] == [(24, 24), (24, 0), (0, 0)]
     assert chart.bars[0].title == "Monday, 1 June: 2 runs, 1 failed"
 
 
 def test_readers_without_a_session_do_not_see_files_of_this_machine(tmp_path: Path) -> None:
     with served(tmp_path) as url, httpx.Client(base_url=url, follow_redirects=True) as reader:
         home = reader.get("home").text
-        assert "Three steps to begin" in home
+        assert "three steps to begin" in home
         assert "mcpServers" not in home
+        assert "mcpServers" not in reader.get("assistants").text
         with client(url) as owner:
-            assert "mcpServers" in owner.get("/ui/home").text
+            assert "mcpServers" in owner.get("/ui/assistants").text
 
 
 def test_suggestions_arrive_after_the_page(page: Page, site: str) -> None:
@@ -224,8 +280,8 @@ def test_a_tool_that_was_made_here_is_among_those_used_most(page: Page, site: st
 
     page.goto(f"{site}home")
     used = page.locator("#most-used")
-    expect(used.get_by_role("row", name="with_tax")).to_contain_text("2 uses")
-    expect(used.get_by_role("row", name="compute")).to_contain_text("2 uses")
+    expect(used.get_by_role("listitem").filter(has_text="with_tax")).to_contain_text("2 uses")
+    expect(used.get_by_role("listitem").filter(has_text="compute")).to_contain_text("2 uses")
     used.get_by_role("link", name="with_tax").click()
     expect(page.locator("#runs tbody tr")).to_have_count(2)
 

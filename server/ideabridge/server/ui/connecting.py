@@ -17,6 +17,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import Viewer
 from ideabridge.server.hosts.block import paste_block, texts_with_entry
 from ideabridge.server.hosts.editing.undo import (
     RecordedEdit,
@@ -229,27 +231,8 @@ class AssistantsPage:
         return RedirectResponse(f"{self._site.prefix}/assistants", 303)
 
     def _seen(self, visitor: Visitor) -> list[SeenAssistant]:
-        """Return the assistants that made the latest runs and direct calls that a visitor is
-        allowed to see, latest first.
-        """
-        store = self._site.bridge.store
-        uses = [
-            (run.client, datetime.fromisoformat(run.created).timestamp(), True)
-            for run in store.runs.newest(visitor.scope, limit=_SEARCHED, rooms=False)
-        ]
-        direct_calls = store.direct_calls.page(_SEARCHED, caller=visitor.scope).items
-        uses += [(call.client, call.at, False) for call in direct_calls]
-        uses.sort(key=lambda use: use[1], reverse=True)
-
-        seen: dict[str, SeenAssistant] = {}
-        for client, at, is_run in uses:
-            asker = AskingProgram.of(client)
-            if asker is None or asker.is_page:
-                continue
-            latest = seen.setdefault(asker.name, SeenAssistant(asker, at, is_run))
-            if is_run and not latest.has_run:
-                seen[asker.name] = replace(latest, has_run=True)
-
+        """Return the assistants that called lately, with what they did in the last seven days."""
+        seen = seen_assistants(self._site.bridge.store, visitor.scope)
         self._add_week(seen, visitor)
         return list(seen.values())
 
@@ -289,6 +272,29 @@ class AssistantsPage:
         # The first steps on Home have the same buttons, so go back there.
         page = "/home" if form.get("page") == "home" else "/assistants"
         return self._site.back(request, page, message)
+
+
+def seen_assistants(store: Store, scope: Viewer) -> dict[str, SeenAssistant]:
+    """Return the assistants that made the latest runs and direct calls in a scope, latest first,
+    keyed by name.
+    """
+    uses = [
+        (run.client, datetime.fromisoformat(run.created).timestamp(), True)
+        for run in store.runs.newest(scope, limit=_SEARCHED, rooms=False)
+    ]
+    direct_calls = store.direct_calls.page(_SEARCHED, caller=scope).items
+    uses += [(call.client, call.at, False) for call in direct_calls]
+    uses.sort(key=lambda use: use[1], reverse=True)
+
+    seen: dict[str, SeenAssistant] = {}
+    for client, at, is_run in uses:
+        asker = AskingProgram.of(client)
+        if asker is None or asker.is_page:
+            continue
+        latest = seen.setdefault(asker.name, SeenAssistant(asker, at, is_run))
+        if is_run and not latest.has_run:
+            seen[asker.name] = replace(latest, has_run=True)
+    return seen
 
 
 def _name_of(client: str) -> str:

@@ -4,6 +4,7 @@ last week.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -17,8 +18,8 @@ from starlette.routing import Route
 from ideabridge.bridge.store.daily_use import DayOfUse
 from ideabridge.server.ui.access import Visitor, visitor_of
 from ideabridge.server.ui.approvals import Card
-from ideabridge.server.ui.call_values import earlier_call
-from ideabridge.server.ui.connecting import ClientEntries, ClientEntry
+from ideabridge.server.ui.call_values import ValueRow, earlier_call
+from ideabridge.server.ui.connecting import ClientEntries, ClientEntry, seen_assistants
 from ideabridge.server.ui.playground import EXAMPLE_PLAN
 from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.runs import PAGE as PAGE_OF_RUNS
@@ -39,11 +40,18 @@ _SHOWN_SUGGESTIONS: Final = 3
 _LATEST: Final = tuple(status for status in get_args(ListedStatus) if status != "needs_approval")
 """The statuses of the latest runs. Runs that need approval are listed separately."""
 
-_CHART_HEIGHT: Final = 24
+_CHART_HEIGHT: Final = 48
 """The height, in pixels, of the highest bar in a chart."""
 
 _BAR_WIDTH: Final = 12
 _BAR_GAP: Final = 4
+"""The space between two bars. Half of it is before the first bar and after the last one, so that
+each day has a column of the same width, with its initial below it. The style sheet stretches the
+columns to the width of the card.
+"""
+
+_SHOWN_VALUES: Final = 3
+_SHOWN_ASSISTANTS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +86,39 @@ class Chart:
     counted: str
     failed: int
     bars: tuple[DayBar, ...]
-    width: int = _DAYS * (_BAR_WIDTH + _BAR_GAP) - _BAR_GAP
+    width: int = _DAYS * (_BAR_WIDTH + _BAR_GAP)
     height: int = _CHART_HEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class ListedAsk:
+    """A line about an open decision.
+
+    Attributes:
+        card: the decision.
+        values: the values that the line shows, first those in which the call differs from the other
+            calls of its tool in the list.
+        further: the number of values that the line does not show.
+    """
+
+    card: Card
+    values: tuple[ValueRow, ...]
+    further: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedAssistant:
+    """An assistant that is connected, or has called.
+
+    Attributes:
+        name: the name by which people know the assistant.
+        at: the time of its last call, in seconds since 1970, or None if it has not called.
+        has_run: whether it asked for a run, and did not only call tools directly.
+    """
+
+    name: str
+    at: float | None = None
+    has_run: bool = False
 
 
 class HomePage:
@@ -112,8 +151,12 @@ class HomePage:
         is_new = not has_run and not any(day.direct_calls for day in days)
         servers = self._site.servers(visitor)
         connections: list[ClientEntry] = []
-        if is_new and self._site.workspace is None:
+        if self._site.workspace is None:
             connections = await anyio.to_thread.run_sync(self._connections.all, visitor)
+
+        assistants: list[ListedAssistant] = []
+        if not is_new:
+            assistants = await compute_in_thread(self._assistants, visitor, connections)
 
         has_imports = is_new and await anyio.to_thread.run_sync(
             has_servers_to_import, self._bridge.configuration, visitor
@@ -125,8 +168,9 @@ class HomePage:
             is_new=is_new,
             has_imports=has_imports,
             connections=connections,
+            assistants=assistants[:_SHOWN_ASSISTANTS],
             example=EXAMPLE_PLAN,
-            cards=cards,
+            cards=told_apart(cards),
             is_running=bool(running),
             rows=await compute_in_thread(self._rows.of, running or latest, newest),
             servers=servers[:_SHOWN_SERVERS],
@@ -134,6 +178,24 @@ class HomePage:
             charts=charts_of(days),
             tools=tools,
         )
+
+    def _assistants(
+        self, visitor: Visitor, connections: list[ClientEntry]
+    ) -> list[ListedAssistant]:
+        """Return the assistants that have called, latest first, followed by those that are
+        connected and have not called yet.
+        """
+        seen = seen_assistants(self._bridge.store, visitor.scope)
+        listed = [
+            ListedAssistant(name, assistant.at, assistant.has_run)
+            for name, assistant in seen.items()
+        ]
+        listed += [
+            ListedAssistant(entry.title)
+            for entry in connections
+            if entry.state == "connected" and entry.title not in seen
+        ]
+        return listed
 
     async def suggestions(self, request: Request) -> Response:
         """Show the tools that the visitor's repeated work suggests.
@@ -176,6 +238,24 @@ class HomePage:
         return days, [(tool.tool, tool.times) for tool in used]
 
 
+def told_apart(cards: Sequence[Card]) -> list[ListedAsk]:
+    """Return a line for each open decision. Calls of one tool often have values in common, so the
+    values in which a call differs from the others come first.
+    """
+    asks: list[ListedAsk] = []
+    for card in cards:
+        others = [
+            {(row.name, row.text) for row in other.values.rows}
+            for other in cards
+            if other is not card and (other.tool, other.server) == (card.tool, card.server)
+        ]
+        own = [row for row in card.values.rows if not row.is_place]
+        if others:
+            own.sort(key=lambda row: all((row.name, row.text) in other for other in others))
+        asks.append(ListedAsk(card, tuple(own[:_SHOWN_VALUES]), max(0, len(own) - _SHOWN_VALUES)))
+    return asks
+
+
 def charts_of(days: list[DayOfUse]) -> list[Chart]:
     """Return the charts of some days: runs, direct calls if there were any, and the tokens of
     models if any model has reported some.
@@ -206,7 +286,7 @@ def _chart(
             title += f", {failed:,} failed"
         bars.append(
             DayBar(
-                left=number * (_BAR_WIDTH + _BAR_GAP),
+                left=number * (_BAR_WIDTH + _BAR_GAP) + _BAR_GAP // 2,
                 good=round((count - failed) * scale, 1),
                 failed=round(failed * scale, 1),
                 title=title,
