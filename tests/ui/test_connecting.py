@@ -132,7 +132,7 @@ def test_the_menu_leads_to_the_assistants_that_called(
     expect(page.get_by_text("No assistant has called yet.")).to_be_visible()
     with Store.open(tmp_path / "ideas.sqlite") as store:
         store.direct_calls.add([call], call.at)
-        seen = page.get_by_role("table", name="Assistants that called lately")
+        seen = page.get_by_role("table", name="Recently active assistants")
         expect(seen).to_contain_text("reader 1.2")
 
     # The page's earlier address still leads to it.

@@ -37,12 +37,14 @@ def test_the_first_step_imports_what_an_assistant_has(tmp_path: Path) -> None:
     cursor = tmp_path / ".cursor" / "mcp.json"
     cursor.parent.mkdir()
     cursor.write_text('{"mcpServers": {"notes": {"command": "notes"}}}', encoding="utf-8")
-    with served(tmp_path) as url, client(url) as http:
+    project = tmp_path / "project"
+    project.mkdir()
+    with served(tmp_path, "--project", str(project)) as url, client(url) as http:
         home = http.get("/ui/home").text
         assert main_buttons(home) == ["Import from an assistant"]
         assert "Connect Cursor" in home
 
-        send(http, "/ui/assistants/write", "/ui/home", host="cursor", page="home")
+        send(http, "/ui/assistants/write", "/ui/home", host="cursor")
         assert home_steps(http.get("/ui/home").text) == [False, True, False]
 
 

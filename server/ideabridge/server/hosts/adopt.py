@@ -166,12 +166,16 @@ class Adoption:
 
     @property
     def all_notes(self) -> list[str]:
-        """The notes, and a line for each secret that says under which name it is stored."""
-        moved = [
+        """The notes, and `moved_secrets`."""
+        return [*self.notes, *self.moved_secrets]
+
+    @property
+    def moved_secrets(self) -> list[str]:
+        """A line for each secret that says under which name it is stored."""
+        return [
             _line(f"{place.place}: the secret moves to ${{secret:{place.name}}}", _MOST_REASON)
             for place in self.secrets
         ]
-        return [*self.notes, *moved]
 
     @property
     def scope(self) -> Scope:

@@ -63,8 +63,8 @@ _ORDERS: Final[dict[Order, str]] = {
     "none": "no call waits for another, unless it needs its result",
 }
 _APPROVALS: Final = {
-    "default": "calls that may change something ask",
-    "allow_all": "no call asks",
+    "default": "ask before changes",
+    "allow_all": "never ask",
 }
 """The words for approval settings that are given by name."""
 
@@ -386,7 +386,7 @@ _CHANGED_LIMITS: Final = (
     ChangedLimit("parallel_calls", "Calls at once", "calls", "Further calls of the run wait."),
     ChangedLimit("calls", "Calls per run", "calls", "Failed calls count, too."),
     ChangedLimit(
-        "requests", "Requests per run", "requests", "How often the run may ask its model."
+        "requests", "Model requests per run", "requests", "How often a run may ask its model."
     ),
     ChangedLimit(
         "tokens",

@@ -242,6 +242,8 @@ class OfferedServer:
         starts: the server's command or address, without secrets.
         source: the host's file that lists the server.
         notes: texts that say what the import does to the server.
+        moved: a text for each of its secrets, which says where the import moves it.
+        is_address: whether `starts` is an address.
         seal: identifies the entry that was shown; empty if the server cannot be ticked.
         replaces: the command or address of the server that it replaces, without secrets, or "".
     """
@@ -252,8 +254,15 @@ class OfferedServer:
     starts: str
     source: str
     notes: list[str]
+    moved: list[str]
+    is_address: bool
     seal: str
     replaces: str
+
+    @property
+    def secrets(self) -> int:
+        """The number of its secrets."""
+        return len(self.moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -728,9 +737,10 @@ class ServerForms:
 
     def _import(self, visitor: Visitor, form: FormFields) -> str:
         expect_owner(visitor)
-        names = form.all("which")
+        chosen = form.with_prefix("replace.").items()
+        names = [*form.all("which"), *(name for name, answer in chosen if answer == "yes")]
         if not names:
-            raise EntryError("tick the servers that ideabridge should take over")
+            raise EntryError("choose the servers to import")
 
         plan = self._plan(find_host(form.get("host")), names)
         seals = form.with_prefix("seal.")
@@ -785,7 +795,9 @@ class ServerForms:
             why=self._why(adoption),
             starts=started_by(adoption.entry),
             source=f"{adoption.file} ({adoption.scope})",
-            notes=adoption.all_notes if adoption.adopted else [],
+            notes=list(adoption.notes) if adoption.adopted else [],
+            moved=adoption.moved_secrets if adoption.adopted else [],
+            is_address="url" in adoption.entry,
             seal=_seal(adoption) if may_take else "",
             replaces=replaces,
         )

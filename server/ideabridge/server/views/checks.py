@@ -454,7 +454,7 @@ def check_hosts(findings: Findings, project: Path) -> None:
             )
             findings.add(
                 f"client {host.name}",
-                f"has {counted(found.others, 'other server')}, not ideabridge",
+                f"has {counted(found.others, 'server')} of its own, and does not use ideabridge",
                 hint=hint,
                 unused=True,
             )

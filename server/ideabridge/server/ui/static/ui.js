@@ -798,4 +798,17 @@
       }
     });
   }
+
+  // -- the button of the import says how many servers are chosen ----------------------------------------------------
+
+  const counting = document.querySelector("[data-counts]");
+  if (counting) {
+    const count = () => {
+      const chosen = counting.form.querySelectorAll("[name=which]:checked, [name^='replace.'][value=yes]:checked").length;
+      const servers = chosen === 1 ? "1 server" : `${chosen} servers`;
+      counting.textContent = chosen ? `Import ${servers}` : "Import";
+    };
+    counting.form.addEventListener("change", count);
+    count();
+  }
 })();
