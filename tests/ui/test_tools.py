@@ -136,13 +136,13 @@ def test_a_tile_says_what_a_tool_is(http: httpx.Client) -> None:
     assert drawn["coded"] != drawn["with_tax"]
 
 
-def test_saved_runs_are_a_page_below_runs(page: Page, site: str, http: httpx.Client) -> None:
+def test_saved_runs_are_a_tab_of_runs(page: Page, site: str, http: httpx.Client) -> None:
     ended(http, ask(http, ORDERS))
     ended(http, ask(http, {"_tool": "find_customer", "id": "c1"}))
     page.goto(f"{site}ideas?show=saved")
     expect(page.get_by_role("navigation", name="Kinds of tools")).to_have_count(0)
-    above = page.get_by_role("navigation", name="Page above")
-    expect(above.get_by_role("link")).to_have_text(["Runs"])
+    chosen = page.locator("nav [aria-current]")
+    expect(chosen).to_have_text(["Runs", "Saved runs"])
     rows = page.get_by_role("table", name="Saved runs").locator("tbody tr")
     expect(rows).to_have_count(2)
     page.get_by_label("Search saved runs").fill("find_customer")
