@@ -677,11 +677,24 @@ def _most_bytes(validator: Validator) -> int:
     """Return the bytes of the largest value that is checked in the event loop, or up to a hundredth
     more: to find the exact number would take longer than the checks.
     """
+
+    def is_costly(size: int) -> bool:
+        return validator.is_costly("x" * (size - 2))
+
+    # Begin with small values: most numbers are small, and to write large values takes longest.
     low = 0
     high = 2 * MAX_BYTES
+    size = 1024
+    while size < high:
+        if is_costly(size):
+            high = size - 1
+        else:
+            low = size
+            size *= 2
+
     while low < high - high // 100:
         middle = (low + high + 1) // 2
-        if validator.is_costly("x" * (middle - 2)):
+        if is_costly(middle):
             high = middle - 1
         else:
             low = middle
