@@ -263,8 +263,9 @@ class Bridge:
         self.profiles = Profiles(self.configuration)
 
     def _load_tool_files(self) -> dict[str, Toolbox]:
-        """Load the configured tool files, and return their tools by path. A file that cannot be
-        loaded is left out and listed in the configuration's `tool_faults`.
+        """Load the configured tool files, and return their tools by path.
+
+        A file that cannot be loaded is left out and listed in the configuration's `tool_faults`.
         """
         loaded: dict[str, Toolbox] = {}
         faults: list[str] = []
@@ -1054,8 +1055,9 @@ class Bridge:
         caller: str = LOCAL,
     ) -> list[Verdict]:
         """Check published ideas: whether their tools exist and are unchanged, and whether each plan
-        still reproduces its run. If `live` is set, also check whether each plan still returns the
-        recorded output.
+        still reproduces its run.
+
+        If `live` is set, also check whether each plan still returns the recorded output.
 
         Args:
             names: the ideas, each as NAME or NAME@VERSION. If empty, every idea that this caller
@@ -1083,8 +1085,9 @@ class Bridge:
         return await self.publisher.changed_tools(module)
 
     def accept(self, changed: Iterable[ChangedTool], *, by: str | Decider) -> None:
-        """Accept changed tools, so that published ideas can call them as they are now. Each version
-        records the earlier tools, who accepted the change, and when.
+        """Accept changed tools, so that published ideas can call them as they are now.
+
+        Each version records the earlier tools, who accepted the change, and when.
 
         Args:
             changed: the result of `changed_tools` that a person has seen.
@@ -1141,8 +1144,9 @@ class Bridge:
         choice: Choice | None = None,
         caller: str = LOCAL,
     ) -> Settings:
-        """Return the settings for a caller's run under this configuration; see `settings_under`. If
-        the mind that `choice` names has its own limits on how much it is shown, these limits
+        """Return the settings for a caller's run under this configuration; see `settings_under`.
+
+        If the mind that `choice` names has its own limits on how much it is shown, these limits
         override the configured limits.
         """
         check_object("limits", limits)
@@ -1703,9 +1707,10 @@ class Bridge:
             await self._writer.perform(job, within=KEEPS_TRYING_SECONDS)
 
     async def resume(self, run_id: str, *, caller: Viewer = LOCAL) -> Run:
-        """Continue a run in this process after it was set aside or its process ended. A process
-        that leaves runs to workers queues it instead. If only a heartbeat can show whether the
-        run's driver is alive, wait for a heartbeat. `Registry.resume` lists the errors.
+        """Continue a run in this process after it was set aside or its process ended.
+
+        A process that leaves runs to workers queues it instead. If only a heartbeat can show
+        whether the run's driver is alive, wait for a heartbeat. `Registry.resume` lists the errors.
         """
         return await self._open_runs.resume_when_left(run_id, caller)
 

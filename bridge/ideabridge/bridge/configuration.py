@@ -291,8 +291,10 @@ class NotifySettings(BaseModel):
 
 
 def _protected_address(value: str | None, example: str) -> str | None:
-    """Return an address, or None if no address is set. Refuse an address if the data would travel
-    to it unprotected, because others could then read or change the data in transit.
+    """Return an address, or None if no address is set.
+
+    Refuse an address if the data would travel to it unprotected, because others could then read or
+    change the data in transit.
 
     Raises:
         ValueError: the text is not an address, or its connection is not protected.
@@ -649,8 +651,9 @@ class Configuration(BaseModel):
 
     @property
     def warnings(self) -> list[str]:
-        """One line for each unusual part of the files, and for each server that cannot be used. The
-        line for an unusual part says how the part was read, or that it is ignored.
+        """One line for each unusual part of the files, and for each server that cannot be used.
+
+        The line for an unusual part says how the part was read, or that it is ignored.
         """
         unusable = [
             f"{self._file_of(name)}: {line}"
@@ -712,8 +715,10 @@ class Configuration(BaseModel):
     @property
     def unusable_profiles(self) -> dict[str, str]:
         """The reasons why profiles are unusable, keyed by name: they name servers that are not
-        configured. Unknown names are not ignored, because a misspelling would then silently remove
-        a server from the profile.
+        configured.
+
+        Unknown names are not ignored, because a misspelling would then silently remove a server
+        from the profile.
         """
         reasons: dict[str, str] = {}
         for name, profile in self.profiles.items():
@@ -765,8 +770,10 @@ class Configuration(BaseModel):
 
     def _rules_of_tools(self) -> list[JSON]:
         """Return a rule for each tool that the user's own files declare to be read-only, or not to
-        be read-only. A project file cannot declare this. These rules come last, so any other rule
-        about the tool takes precedence.
+        be read-only.
+
+        A project file cannot declare this. These rules come last, so any other rule about the tool
+        takes precedence.
         """
         rules: list[JSON] = []
         for module, entry in self.modules.items():
@@ -896,7 +903,9 @@ class Configuration(BaseModel):
 
     def opened_by(self, *, needs_token: bool) -> str | None:
         """Return why an HTTP server must not start with this configuration, or None if it can
-        start. The server must not start if an ignored file would have admitted fewer people.
+        start.
+
+        The server must not start if an ignored file would have admitted fewer people.
 
         Args:
             needs_token: whether the server refuses everyone who has no token.
@@ -1149,8 +1158,10 @@ class _Check:
             self.problems.append(Remark(key, f"expected {expected}, found {actual}"))
 
     def _check_model(self) -> None:
-        """Check `model`, which is used as a whole or not at all. If only one of its keys were left
-        out, the content of runs could be sent to a different endpoint.
+        """Check `model`, which is used as a whole or not at all.
+
+        If only one of its keys were left out, the content of runs could be sent to a different
+        endpoint.
         """
         if self.content.get("model") is None:
             return
@@ -1219,7 +1230,9 @@ def _may_repair(place: Place, value: JSON) -> bool:
 
 def _protects_server(place: Place) -> bool:
     """Return whether a place in a server's entry holds something that restricts calls to the
-    server. A value in such a place cannot be left out if it is not understood.
+    server.
+
+    A value in such a place cannot be left out if it is not understood.
     """
     if place[0] == "tools":
         return place[2:3] == ("read_only",)
@@ -1627,8 +1640,9 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
 def _changes(
     user: Configuration, project: Configuration, file: Path, refused: list[str]
 ) -> dict[str, Any]:
-    """Return the settings in a project file that change the user's settings, keyed by attribute. If
-    other settings are left out, add the reasons to `refused`.
+    """Return the settings in a project file that change the user's settings, keyed by attribute.
+
+    If other settings are left out, add the reasons to `refused`.
     """
     (layer,) = project.layers
     changes: dict[str, Any] = {}
@@ -1773,8 +1787,9 @@ def _inner_store(store: str, file: Path) -> str:
 
 
 def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str | None:
-    """Return why a project's model is not used, or None if the model is used. A reason can be the
-    model's key, or credentials for the model's address.
+    """Return why a project's model is not used, or None if the model is used.
+
+    A reason can be the model's key, or credentials for the model's address.
     """
     if isinstance(model, str):
         return None

@@ -187,8 +187,10 @@ _EXECUTABLE: Final = (
 
 
 def can_have_data(command: str, words: Sequence[str]) -> bool:
-    """Return whether a server can have data files. A server cannot have data files if it executes
-    program text, or if its arguments could hide what it executes.
+    """Return whether a server can have data files.
+
+    A server cannot have data files if it executes program text, or if its arguments could hide what
+    it executes.
 
     The table of interpreters is not complete. If the arguments of an unknown program name an
     interpreter, the program might start it.

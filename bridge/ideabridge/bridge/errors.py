@@ -30,7 +30,9 @@ class InterruptedRunError(IdeabridgeError):
 
 class UnwrittenRunError(IdeabridgeError):
     """A caller requested values from a run that the journal does not contain yet, so they could
-    still be lost. `await run.wait()` waits until the journal contains the values.
+    still be lost.
+
+    `await run.wait()` waits until the journal contains the values.
     """
 
 
@@ -170,8 +172,9 @@ class ProgramRefusedError(PublicationError):
 
 
 class ConstantsOpenError(ProgramRefusedError):
-    """A mind's program reproduces the run, but its text contains recorded values. The author of the
-    program must declare whether these values are the same for every input.
+    """A mind's program reproduces the run, but its text contains recorded values.
+
+    The author of the program must declare whether these values are the same for every input.
 
     Attributes:
         values: the recorded values that the program's text contains.

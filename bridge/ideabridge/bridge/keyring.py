@@ -37,9 +37,10 @@ class NoKeyringError(IdeabridgeError):
 
 
 class Keyring:
-    """ideabridge's entries in the system's keyring. Each method blocks for at most
-    `ANSWER_SECONDS`. After a call that gets no answer, all calls in the process fail immediately
-    for the next `PAUSE_SECONDS` seconds.
+    """ideabridge's entries in the system's keyring.
+
+    Each method blocks for at most `ANSWER_SECONDS`. After a call that gets no answer, all calls in
+    the process fail immediately for the next `PAUSE_SECONDS` seconds.
 
     Every method raises `NoKeyringError` if no keyring is available, and `KeyringError` if the
     keyring fails.

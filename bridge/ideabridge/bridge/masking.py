@@ -274,9 +274,11 @@ def hidden_in(entry: JSONObject) -> list[HiddenText]:
 
 def replaced_in(entry: JSONObject, replace: Replace) -> JSONObject:
     """Return a server's definition in which each text that `shown_definition` hides is replaced
-    with the result of `replace`. The values of variables that `shown_definition` shows because they
-    might be commands are replaced, too. `replace` is also called for other texts that might be
-    commands, but these texts stay unchanged.
+    with the result of `replace`.
+
+    The values of variables that `shown_definition` shows because they might be commands are
+    replaced, too. `replace` is also called for other texts that might be commands, but these texts
+    stay unchanged.
     """
     return _Mask(replace, is_moving=True).entry(entry)
 
@@ -494,8 +496,10 @@ class _Mask:
         return self._scheme(value, _Reason("header", name), is_inert=True)
 
     def _header_line(self, line: str, *, is_option: bool, is_inert: bool) -> str:
-        """Return the line `NAME: VALUE` with its secret hidden. A line that is the value of an
-        option is certainly a header, so any value in the line is a secret.
+        """Return the line `NAME: VALUE` with its secret hidden.
+
+        A line that is the value of an option is certainly a header, so any value in the line is a
+        secret.
         """
         match = _HEADER.fullmatch(line)
         if match is None:
@@ -923,8 +927,10 @@ def _read(command: str, words: Sequence[str]) -> list[Argument]:
 
 
 def _part(program: str, words: Sequence[str]) -> list[Argument]:
-    """Read the words of one program. A runner might take a word after an unknown option as the name
-    of a package, so such a word counts as program text.
+    """Read the words of one program.
+
+    A runner might take a word after an unknown option as the name of a package, so such a word
+    counts as program text.
     """
     arguments = read_arguments(program, words)
     if program_name(program) in _RUNNERS:

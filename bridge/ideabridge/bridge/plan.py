@@ -199,8 +199,10 @@ class Plan:
                 raise PlanError(str(error)) from None
 
     def by_instance(self) -> Plan:
-        """Return the plan, with a program over instances replaced by one call. The call runs the
-        program once for each instance, with the common input and the instance's state.
+        """Return the plan, with a program over instances replaced by one call.
+
+        The call runs the program once for each instance, with the common input and the instance's
+        state.
         """
         if self.program is None or not self.instances:
             return self
@@ -328,8 +330,9 @@ def _is_message(state: JSON) -> TypeGuard[JSONObject]:
 
 def with_defaults(arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
     """Return the arguments to a published idea, plus the `default` of each omitted optional
-    parameter that has one. Required parameters that are missing stay missing, and nested properties
-    are not filled in.
+    parameter that has one.
+
+    Required parameters that are missing stay missing, and nested properties are not filled in.
 
     `schema` is the input schema, or None if the idea has no parameters.
     """

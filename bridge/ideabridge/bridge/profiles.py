@@ -32,8 +32,10 @@ class ProfileError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The servers, tools and ideas that callers in a profile can use. Each of `servers`, `tools`
-    and `ideas` is a tuple of names and patterns with `*`, `?` and `[abc]`, or None for all of them.
+    """The servers, tools and ideas that callers in a profile can use.
+
+    Each of `servers`, `tools` and `ideas` is a tuple of names and patterns with `*`, `?` and
+    `[abc]`, or None for all of them.
 
     Attributes:
         name: the name of the profile.
@@ -54,8 +56,10 @@ class Profile:
         return _matches(self.servers, name)
 
     def admits_tool(self, tool: Tool) -> bool:
-        """Return whether the profile contains a tool. Every profile contains the built-in tools and
-        clean rooms, because these do not touch anything outside their run.
+        """Return whether the profile contains a tool.
+
+        Every profile contains the built-in tools and clean rooms, because these do not touch
+        anything outside their run.
         """
         if tool.module == ANONYMOUS or is_reader(tool):
             return True
@@ -80,8 +84,9 @@ class Profile:
 
     def admits_idea(self, name: str) -> bool:
         """Return whether the profile contains the idea `NAME`, which can be written with or without
-        `idea:` and a version. If `ideas` is None, return True. `AdmittedIdeas` checks what else an
-        idea needs.
+        `idea:` and a version.
+
+        If `ideas` is None, return True. `AdmittedIdeas` checks what else an idea needs.
         """
         return _matches(self.ideas, name.removeprefix(IDEA).partition("@")[0])
 
@@ -146,8 +151,9 @@ class Profiles:
         return profile
 
     def of(self, caller: str) -> Profile | None:
-        """Return the profile of a caller, or None if the caller has none. A profile that is no
-        longer configured, or cannot be used, contains only the built-in tools.
+        """Return the profile of a caller, or None if the caller has none.
+
+        A profile that is no longer configured, or cannot be used, contains only the built-in tools.
         """
         name = profile_of(caller)
         if name is None:

@@ -74,8 +74,9 @@ def are_small(store: Store, runs: Sequence[str]) -> bool:
 
 
 def read_here(place: str, reader: JSONObject, *arguments: JSON) -> JSON:
-    """Run the function at MODULE:FUNCTION, and return its result. The function reads the store over
-    its own connection, which `Store.reader` describes.
+    """Run the function at MODULE:FUNCTION, and return its result.
+
+    The function reads the store over its own connection, which `Store.reader` describes.
     """
     module, _, name = place.partition(":")
     work = getattr(import_module(module), name)

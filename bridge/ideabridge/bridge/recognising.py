@@ -184,8 +184,10 @@ def with_secret_values(entry: JSONObject, values: Mapping[str, str]) -> JSONObje
 
 
 class _Recogniser:
-    """Collects the secrets of one entry. Until the entry is complete, a mark stands in for each
-    secret, because `${secret:NAME}` could itself look like a secret.
+    """Collects the secrets of one entry.
+
+    Until the entry is complete, a mark stands in for each secret, because `${secret:NAME}` could
+    itself look like a secret.
     """
 
     def __init__(self, server: str, taken: Collection[str], chosen: Mapping[str, bool]) -> None:
@@ -296,8 +298,10 @@ def _is_secret_by_name(name: str, text: str) -> bool:
 
 
 def _is_form(text: str) -> bool:
-    """Return whether a string has the format of a known kind of token. A prefix that also begins
-    ordinary words, such as `key-`, must be followed by a part that looks random.
+    """Return whether a string has the format of a known kind of token.
+
+    A prefix that also begins ordinary words, such as `key-`, must be followed by a part that looks
+    random.
     """
     if not is_known_token(text):
         return False

@@ -220,9 +220,10 @@ class Secrets:
         return text if finder is None else finder.replaced(text)
 
     def mask_start(self, text: str, limit: int) -> str:
-        """Mask the first `limit` characters of a string that might be long. A secret that extends
-        past the limit is masked as a whole, because the first part of a secret alone would not be
-        recognised.
+        """Mask the first `limit` characters of a string that might be long.
+
+        A secret that extends past the limit is masked as a whole, because the first part of a
+        secret alone would not be recognised.
         """
         text = text[: limit + self._longest]
         finder = self._finder("any")

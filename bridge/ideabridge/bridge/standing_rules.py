@@ -201,8 +201,10 @@ def workspace_of(configuration: Configuration) -> str:
 
 def servers_of(configuration: Configuration) -> dict[str, str]:
     """Return the values to which rules are bound in addition to the tool's definition, keyed by
-    module. The value of a module identifies the way in which the module starts. The value under the
-    key "" identifies the content of the tool files.
+    module.
+
+    The value of a module identifies the way in which the module starts. The value under the key ""
+    identifies the content of the tool files.
 
     If there are no tool files, the key "" is absent. The code of a tool that a program passes in
     cannot be identified, so no rule can be bound to that code.
@@ -491,8 +493,10 @@ class StandingRules:
         self._reported = ""
 
     def follow(self, configuration: Configuration) -> None:
-        """Switch to a new configuration of the same process. Rules no longer apply to servers that
-        now start differently, or to tools from files that have changed.
+        """Switch to a new configuration of the same process.
+
+        Rules no longer apply to servers that now start differently, or to tools from files that
+        have changed.
         """
         self._servers = servers_of(configuration)
 

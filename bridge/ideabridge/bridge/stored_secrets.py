@@ -115,6 +115,7 @@ class SecretOwner:
 
 def secret_owner(file: Path | None) -> SecretOwner:
     """Return the owner of the secrets that the entries in a configuration file are allowed to read.
+
     Entries that are not from a file belong to a program, which can read everything that its user
     can read.
     """

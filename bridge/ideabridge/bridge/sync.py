@@ -197,8 +197,10 @@ class Bridge(_Blocking[AsyncBridge]):
     def run_plan(
         self, plan: PlanLike | None = None, *, output: Any = None, **parts: Unpack[_PlanParts]
     ) -> Any:
-        """Run a plan, and return its result. If `plan` is passed, `output` is the type of the
-        result. If `calls` is passed, `output` is the output of the plan.
+        """Run a plan, and return its result.
+
+        If `plan` is passed, `output` is the type of the result. If `calls` is passed, `output` is
+        the output of the plan.
         """
         if plan is None:
             return self._result(partial(self.underlying.run_plan, output=output, **parts))

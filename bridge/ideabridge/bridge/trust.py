@@ -232,6 +232,7 @@ def write_own(path: Path, data: str | bytes, mode: int = 0o600) -> None:
 @contextmanager
 def staged(path: Path, data: bytes) -> Generator[Path]:
     """Write a new file that only the user can read, next to a path, and return the new file's path.
+
     If the caller does not move the file to its destination, it is removed at the end.
 
     Raises:
@@ -588,8 +589,10 @@ def _modules(arguments: list[str], environment: JSONObject) -> Iterator[str]:
 
 
 def _program_names(programs: list[str], folder: Path) -> list[str]:
-    """Return the names of a server's command. A command can have several names, because the name of
-    a link can differ from the name of the interpreter that the link points to.
+    """Return the names of a server's command.
+
+    A command can have several names, because the name of a link can differ from the name of the
+    interpreter that the link points to.
     """
     paths = [*programs, *(os.path.realpath(folder / _filled(program)) for program in programs)]
     return list(dict.fromkeys(map(program_name, paths)))

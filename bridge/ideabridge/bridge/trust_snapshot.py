@@ -1,5 +1,6 @@
-"""Snapshot: the content of a trusted project file without its secrets. With it, ideabridge can show
-what has changed since the person trusted the file.
+"""Snapshot: the content of a trusted project file without its secrets.
+
+With it, ideabridge can show what has changed since the person trusted the file.
 
 The snapshots are in the folder `trusted` in the user's configuration folder, one file for each
 project file. Whether a file is trusted depends only on `trust.json`, never on a snapshot. If a

@@ -221,8 +221,9 @@ def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
 
 def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
     """Return a sentence for a tool's description that names the values left open by the runs of the
-    tool's plan. The sentence has at most `SENTENCE` characters, and is empty if there are no such
-    values.
+    tool's plan.
+
+    The sentence has at most `SENTENCE` characters, and is empty if there are no such values.
 
     Args:
         explained: the explained literals, each in the form of `Explained.to_json`.
@@ -258,8 +259,9 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
 
 
 def _in_words(keys: Path, tools: Sequence[str], counts: Mapping[str, int]) -> str:
-    """Describe a place in a plan for users, such as `path of read_file`. If several calls name the
-    same tool, the description includes the number of the call.
+    """Describe a place in a plan for users, such as `path of read_file`.
+
+    If several calls name the same tool, the description includes the number of the call.
     """
     if keys[:1] == ("output",):
         return _of_whole(keys[1:], "the output")

@@ -159,8 +159,10 @@ class Computation(Protocol):
 
     @property
     def needs(self) -> Collection[str]:
-        """The essential members of `references`. If the call that writes the value of an essential
-        reference has failed, the call that reads the value also fails.
+        """The essential members of `references`.
+
+        If the call that writes the value of an essential reference has failed, the call that reads
+        the value also fails.
         """
         ...
 

@@ -252,7 +252,9 @@ class CopiedInCall(CopiedLiterals):
 
     def _recorded_words(self, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
         """Return notes on the words that a mind wrote around a copied value, if only one run shows
-        them. The words might depend on that run's data even if the copied value is the same again.
+        them.
+
+        The words might depend on that run's data even if the copied value is the same again.
         """
         named = {str(entry["at"]) for entry in assumed}
         notes: list[JSONObject] = []
@@ -267,8 +269,9 @@ class CopiedInCall(CopiedLiterals):
         return notes
 
     def _doubt_watched(self, novelties: Iterable[JSONObject], doubts: Doubts) -> None:
-        """Record everything new about the values that the call does not read as assumptions. The
-        call's author had seen these values, and could only have used them for a decision.
+        """Record everything new about the values that the call does not read as assumptions.
+
+        The call's author had seen these values, and could only have used them for a decision.
         """
         for novelty in novelties:
             if novelty["at"] in self.call.watched:

@@ -128,14 +128,16 @@ class Explanation:
 
     @property
     def family(self) -> str:
-        """The kind of this explanation, regardless of what the explanation reads. If an explanation
-        has no value, only an explanation of the same family can replace it.
+        """The kind of this explanation, regardless of what the explanation reads.
+
+        If an explanation has no value, only an explanation of the same family can replace it.
         """
         return type(self).__name__
 
     @property
     def origin(self) -> str | None:
         """The reference from which the value comes, or None if the value has a different origin.
+
         The value can be converted, or surrounded by constant strings.
         """
         origins = [part.origin for part in self.made_of if not isinstance(part, Constant)]

@@ -27,8 +27,9 @@ def keys_of(field: str) -> Path:
 
 
 def column_of(items: list[JSON], name: str | Path) -> Sequence[JSON | Missing]:
-    """Return one member of every item, or MISSING for an item without this member. `name` is the
-    field that names the member, or the keys of that field.
+    """Return one member of every item, or MISSING for an item without this member.
+
+    `name` is the field that names the member, or the keys of that field.
     """
     keys = keys_of(name) if isinstance(name, str) else name
     if len(keys) != 1:

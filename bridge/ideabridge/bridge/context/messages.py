@@ -406,8 +406,9 @@ contexts lead to equal Requests.
 
 
 def _json(value: JSON, line: Callable[[JSON], str] = line_of) -> str:
-    """Return a value's JSON with one line for each member or item. `line` writes each member or
-    item on one line, because more lines would cost more tokens.
+    """Return a value's JSON with one line for each member or item.
+
+    `line` writes each member or item on one line, because more lines would cost more tokens.
     """
     if isinstance(value, dict) and value:
         return (
@@ -805,7 +806,9 @@ def _name_of_tool(message: Message) -> str:
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:
     """Merge data, input and state messages of the same kind and instance into the first such
-    message. A later definition of a tool replaces an earlier definition.
+    message.
+
+    A later definition of a tool replaces an earlier definition.
     """
     merged: list[Message] = []
     places: dict[tuple[str, str, str], int] = {}

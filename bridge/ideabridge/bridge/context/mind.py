@@ -79,9 +79,10 @@ class MindError(IdeabridgeError):
 
 @runtime_checkable
 class Counting(Protocol):
-    """An answer that can report its usage at any time. A mind's `answer` can return such an object.
-    The runner reads the usage when it stops an answer because the rest is unusable or the run was
-    cancelled.
+    """An answer that can report its usage at any time.
+
+    A mind's `answer` can return such an object. The runner reads the usage when it stops an answer
+    because the rest is unusable or the run was cancelled.
     """
 
     def so_far(self) -> Usage | None:
@@ -91,8 +92,9 @@ class Counting(Protocol):
 
 @runtime_checkable
 class Closing(Protocol):
-    """An answer, such as an async generator, that holds something open, such as a connection. The
-    runner closes it when the answer has ended or is stopped.
+    """An answer, such as an async generator, that holds something open, such as a connection.
+
+    The runner closes it when the answer has ended or is stopped.
     """
 
     async def aclose(self) -> None:
@@ -142,6 +144,7 @@ class Mind(Protocol):
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
         """Return the Solution for a Request, in pieces of any size, and the usage once it is known.
+
         The model reads the Request's `texts` and `schema`. The Request's `model` contains the
         settings that handlers chose.
         """

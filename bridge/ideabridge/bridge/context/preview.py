@@ -109,8 +109,9 @@ def reference_to(
     text: int = _TEXT,
 ) -> JSONObject:
     """Return `{"reference", "type", "bytes", "preview"}` for a value at a full path (kind first),
-    in at most about 2 KB. If the path is too long, `reference` contains only the beginning of the
-    path.
+    in at most about 2 KB.
+
+    If the path is too long, `reference` contains only the beginning of the path.
 
     Args:
         value: the value.
@@ -177,8 +178,9 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
 
 
 def shorten_literal(value: JSON, *, limit: int = 1024) -> JSON:
-    """Return a call or an error for a mind, in at most about `8 * limit` characters. Long strings
-    are cut, because they have no references that could replace them.
+    """Return a call or an error for a mind, in at most about `8 * limit` characters.
+
+    Long strings are cut, because they have no references that could replace them.
     """
     return _shorten_literal(value, limit, _Room(limit * 6))
 

@@ -620,8 +620,10 @@ def _put(tree: _Tree, path: Path, entry: JSON) -> None:
 
 def _replaced(value: JSON, tree: _Tree) -> JSON:
     """Return a copy of a value in which the entries of the tree replace the parts at the same
-    paths. A part whose entry is null is left out. In a list, such a part is replaced with the text
-    `(left out)`.
+    paths.
+
+    A part whose entry is null is left out. In a list, such a part is replaced with the text `(left
+    out)`.
     """
     if isinstance(value, dict):
         members: JSONObject = {}

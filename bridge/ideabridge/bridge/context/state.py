@@ -191,6 +191,7 @@ def _combine(old: JSON | Missing, method: Method, value: JSON, path: Path) -> JS
 
 def write(document: JSONObject, path: Path, method: Method, value: JSON) -> JSONObject:
     """Return a copy of the document with `value` written at `path`, which has at least one key.
+
     Missing parents become objects. An index just past the end of an array appends.
 
     Raises:
@@ -370,9 +371,10 @@ def _refers_beyond_definitions(schema: JSON) -> bool:
 
 
 def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
-    """Return the part of a schema that a growing state must satisfy at all times. `values` are the
-    initial values of this part. If `closes` is set, objects that declare properties accept only
-    these properties and the properties that they have initially.
+    """Return the part of a schema that a growing state must satisfy at all times.
+
+    `values` are the initial values of this part. If `closes` is set, objects that declare
+    properties accept only these properties and the properties that they have initially.
     """
     if not isinstance(schema, dict):
         return schema

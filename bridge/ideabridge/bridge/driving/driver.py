@@ -87,6 +87,7 @@ def _stat(pid: int) -> tuple[str, str] | None:
 
 def _place() -> tuple[str, str]:
     """Return (boot, PID namespace) of this process, both empty if the system does not report them.
+
     Process ids are not sufficient, because containers number their processes from 1 and can share a
     host name and a store.
     """
@@ -376,8 +377,10 @@ class Driver:
         )
 
     def create_with_first_events(self, create_run: Callable[[], None]) -> None:
-        """Let the first write to the journal create the run. In one transaction, this write calls
-        `create_run`, takes the lease and appends the first events.
+        """Let the first write to the journal create the run.
+
+        In one transaction, this write calls `create_run`, takes the lease and appends the first
+        events.
         """
         self._create_run = create_run
 
@@ -487,9 +490,10 @@ class Driver:
         return last
 
     def _sends_notice(self, events: Sequence[Event]) -> bool:
-        """Return whether to notify the processes that follow the run about these events. Notices
-        about questions are sent immediately. Notices about other events are sent only from time to
-        time. When the run rests or has ended, `leave` sends a notice.
+        """Return whether to notify the processes that follow the run about these events.
+
+        Notices about questions are sent immediately. Notices about other events are sent only from
+        time to time. When the run rests or has ended, `leave` sends a notice.
         """
         if not self._store.notifier.can_notify:
             return False
@@ -543,8 +547,9 @@ class Driver:
     def leave(
         self, status: str | None, summary: StoredSummary | None, later: Callable[[], None]
     ) -> None:
-        """Release the lease, and write the run's status and, if the run has ended, its summary. If
-        the status is None, it stays unchanged. If the status is `queued`, a worker continues the
+        """Release the lease, and write the run's status and, if the run has ended, its summary.
+
+        If the status is None, it stays unchanged. If the status is `queued`, a worker continues the
         run.
 
         `later` is called when a queued write is done.

@@ -324,8 +324,9 @@ class _Log:
 
 
 class _Lines:
-    """The lines of a log as a tree, in which each line is a child of the line before it. If a
-    person has rewound the conversation, there are several branches.
+    """The lines of a log as a tree, in which each line is a child of the line before it.
+
+    If a person has rewound the conversation, there are several branches.
     """
 
     def __init__(self) -> None:
@@ -383,9 +384,10 @@ class _Lines:
         return [conversation, *branches.values()]
 
     def _abandoned(self) -> set[str]:
-        """Return the first lines of abandoned branches, all of which a person wrote. If a person
-        wrote twice after the same line, the branch that contains the last line of the log is kept,
-        and the other branch is abandoned.
+        """Return the first lines of abandoned branches, all of which a person wrote.
+
+        If a person wrote twice after the same line, the branch that contains the last line of the
+        log is kept, and the other branch is abandoned.
         """
         forks = [prompts for prompts in self._prompts.values() if len(prompts) > 1]
         if not forks:

@@ -169,8 +169,10 @@ class HistoryCall:
     @property
     def digest(self) -> str:
         """24 hex digits that identify the call: a part for its content, followed by a part for its
-        time. Do not use this before the whole log has been read, because a later line might correct
-        the call.
+        time.
+
+        Do not use this before the whole log has been read, because a later line might correct the
+        call.
         """
         if not self._digest:
             content = _digest([self.id, self.module, self.tool, self.arguments])
@@ -259,8 +261,10 @@ def is_same(call: HistoryCall, other: HistoryCall) -> bool:
 
 
 class EarlyResults:
-    """The most recent results whose calls have not been read yet. Hosts write from several places
-    at the same time, so the line with a result can come before the line with the call.
+    """The most recent results whose calls have not been read yet.
+
+    Hosts write from several places at the same time, so the line with a result can come before the
+    line with the call.
     """
 
     def __init__(self) -> None:
@@ -287,8 +291,10 @@ _EARLY: Final = 32
 
 
 def may_be_another(call: HistoryCall, conversation: Conversation) -> bool:
-    """Return whether a result with a call's id might belong to a different call. Models can repeat
-    an id, and an unread line after the call might contain a different call with the same id.
+    """Return whether a result with a call's id might belong to a different call.
+
+    Models can repeat an id, and an unread line after the call might contain a different call with
+    the same id.
     """
     return conversation.last_unread > call.line and is_numbered(call.id)
 
@@ -408,8 +414,10 @@ class Names:
         return LoggedTool(server, name, self.of(server))
 
     def _of_plain(self, server: str) -> str | None:
-        """Return the module for the name of a server as hosts write it in tool names. Claude Code
-        writes `plugin_PLUGIN_SERVER` for a plugin's server, and `claude_ai_NAME` for a connector.
+        """Return the module for the name of a server as hosts write it in tool names.
+
+        Claude Code writes `plugin_PLUGIN_SERVER` for a plugin's server, and `claude_ai_NAME` for a
+        connector.
         """
         if server in self._plain:
             return self._plain[server]
@@ -425,8 +433,9 @@ class Names:
         return next((self._plain[end] for end in ends if end in self._plain), None)
 
     def split(self, name: str, separator: str = "__") -> LoggedTool:
-        """Return the tool that `SERVER__TOOL` names, with `separator` in place of `__`. Hosts
-        replace some characters in server names with `_`, and server names can contain the
+        """Return the tool that `SERVER__TOOL` names, with `separator` in place of `__`.
+
+        Hosts replace some characters in server names with `_`, and server names can contain the
         separator, so the longest matching name of a configured module counts.
         """
         ends = [at.start() for at in re.finditer(separator, name)]
@@ -445,8 +454,10 @@ _CONNECTOR: Final = "claude_ai_"
 
 
 def _unambiguous(modules: list[str], written: Callable[[str], str]) -> dict[str, str]:
-    """Return the modules, keyed by their written names. A name that matches two modules is left
-    out, unless a person has specified which module it means.
+    """Return the modules, keyed by their written names.
+
+    A name that matches two modules is left out, unless a person has specified which module it
+    means.
     """
     meant: dict[str, set[str]] = {}
     for name in modules:
@@ -473,9 +484,10 @@ def _listed(modules: list[str]) -> str:
 
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:
-    """Return the value of an MCP result in the form that a call to a module returns. If the result
-    has structured content, return this content. Otherwise, return the text. If there is no text
-    either, return the list of blocks, or null if the result has no content.
+    """Return the value of an MCP result in the form that a call to a module returns.
+
+    If the result has structured content, return this content. Otherwise, return the text. If there
+    is no text either, return the list of blocks, or null if the result has no content.
     """
     if structured is not None:
         return structured
@@ -492,8 +504,10 @@ _TEXTS: Final = ("text", "input_text", "output_text")
 
 
 def text_in(value: JSON) -> str:
-    """Return the text in a message or a result. If the value is a string, return it. Otherwise,
-    return the text of all text blocks in the value, or "" if there is no text.
+    """Return the text in a message or a result.
+
+    If the value is a string, return it. Otherwise, return the text of all text blocks in the value,
+    or "" if there is no text.
     """
     if isinstance(value, str):
         return value
@@ -593,8 +607,9 @@ COMPRESSED: Final = ".zst"
 
 def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) -> Logs:
     """Search the folders, and their subfolders if `deep` is set, for logs whose names match a
-    pattern such as `rollout-*.jsonl`. The logs can be compressed. A root can be a link, but links
-    below it are not followed.
+    pattern such as `rollout-*.jsonl`.
+
+    The logs can be compressed. A root can be a link, but links below it are not followed.
     """
     logs: list[tuple[float, Path]] = []
     links = 0
@@ -742,8 +757,9 @@ def _opened(path: Path) -> Generator[IO[bytes]]:
 
 
 def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
-    """Return the next line of a log, or nothing at the end of the log. If a compressed log is
-    damaged, the lines before the damage have been read by then.
+    """Return the next line of a log, or nothing at the end of the log.
+
+    If a compressed log is damaged, the lines before the damage have been read by then.
     """
     zstd = zstd_library()
     if zstd is None:

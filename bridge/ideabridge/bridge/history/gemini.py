@@ -198,8 +198,9 @@ class _Log:
             self._main.skip("unreadable")
 
     def _rewind(self, message: str) -> None:
-        """Move the calls in a message and in all later messages into a separate conversation. If
-        the log does not contain the message, move all calls, because the host then reverts
+        """Move the calls in a message and in all later messages into a separate conversation.
+
+        If the log does not contain the message, move all calls, because the host then reverts
         everything.
         """
         ids = list(self._messages)

@@ -129,8 +129,10 @@ class HistoryImport:
         return self.report
 
     async def take(self, connect: Callable[[], Awaitable[None]] | None = None) -> HistoryReport:
-        """Read the logs, and store their new calls as runs. The bridge must be open. A stretch is
-        left for the next import if it calls a module that does not start.
+        """Read the logs, and store their new calls as runs.
+
+        The bridge must be open. A stretch is left for the next import if it calls a module that
+        does not start.
 
         Args:
             connect: called before the first stretch is stored, to open a bridge that is not open.
@@ -370,8 +372,10 @@ def _iso(seconds: float | None) -> str:
 
 
 def _id_of(stretch: Stretch, host: str, caller: str) -> str:
-    """Return the run id for a stretch, as 16 hex digits. The same stretch always has the same id,
-    so two concurrent imports cannot store the stretch twice.
+    """Return the run id for a stretch, as 16 hex digits.
+
+    The same stretch always has the same id, so two concurrent imports cannot store the stretch
+    twice.
     """
     text = f"{host}\0{caller}\0{stretch.calls[0].digest}"
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -62,8 +62,9 @@ class Stretch:
 
 
 def stretches(conversation: Conversation, is_taken: Callable[[HistoryCall], bool]) -> list[Stretch]:
-    """Split a conversation at its pauses, without the calls that were imported earlier. Time during
-    which a call is active does not count as a pause.
+    """Split a conversation at its pauses, without the calls that were imported earlier.
+
+    Time during which a call is active does not count as a pause.
     """
     cut: list[Stretch] = []
     last: float | None = None
@@ -201,9 +202,10 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
 
 
 def _follows(call: HistoryCall, ended: HistoryCall) -> bool:
-    """Return whether a call was made after another call had ended. Neither the times nor the line
-    numbers alone are enough, because several lines can have the same time, and lines can be written
-    late.
+    """Return whether a call was made after another call had ended.
+
+    Neither the times nor the line numbers alone are enough, because several lines can have the same
+    time, and lines can be written late.
     """
     times = (call.time, ended.ended_at)
     if times[0] is not None and times[1] is not None and times[0] != times[1]:

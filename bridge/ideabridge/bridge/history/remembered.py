@@ -38,8 +38,9 @@ but not the second.
 
 
 def stamp_of(log: Path) -> Stamp | None:
-    """Return a log's stamp, or None if the log cannot be read or has just changed. If the log is a
-    database, the stamp includes the file next to it, which can contain changes.
+    """Return a log's stamp, or None if the log cannot be read or has just changed.
+
+    If the log is a database, the stamp includes the file next to it, which can contain changes.
     """
     try:
         states = [log.stat(follow_symlinks=False)]

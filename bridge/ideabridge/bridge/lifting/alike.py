@@ -84,8 +84,9 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
 
 
 def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
-    """Return the calls of another run, indexed by place in the plan. The n-th call of a tool in one
-    run matches the n-th call of the same tool in the other run.
+    """Return the calls of another run, indexed by place in the plan.
+
+    The n-th call of a tool in one run matches the n-th call of the same tool in the other run.
 
     Raises:
         OtherShapeError: the runs made different calls.
@@ -259,9 +260,10 @@ def _has_other_literal(
 
 
 def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
-    """Return up to five of the caller's latest runs that made the same calls with other data. At
-    most about 500 calls are read. The runs count as evidence only if a person names them, because a
-    run of an unrelated task can have the same shape.
+    """Return up to five of the caller's latest runs that made the same calls with other data.
+
+    At most about 500 calls are read. The runs count as evidence only if a person names them,
+    because a run of an unrelated task can have the same shape.
     """
     alike: list[AlignedRun] = []
     own_runs = {mine.aligned.run_id, *(other.run_id for other in mine.others)}

@@ -39,8 +39,10 @@ def inconsistency(
     unmade: Collection[int] = (),
 ) -> str | None:
     """Return how the calls or the output of a plan differ from those of a run, or None if they are
-    the same. The plan gets the run's input. No tool runs, because every call is answered with the
-    recorded result.
+    the same.
+
+    The plan gets the run's input. No tool runs, because every call is answered with the recorded
+    result.
 
     Args:
         run: the run.
@@ -85,9 +87,10 @@ def inconsistency(
 
 
 def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
-    """Return a machine at the start of a plan, with a run's settings. Calls do not need approval,
-    and any number of calls can run in parallel, so that each call is due as early as possible. If
-    the plan has more calls than the limit allows, the limit is raised.
+    """Return a machine at the start of a plan, with a run's settings.
+
+    Calls do not need approval, and any number of calls can run in parallel, so that each call is
+    due as early as possible. If the plan has more calls than the limit allows, the limit is raised.
     """
     settings = replace(
         run.machine.settings,

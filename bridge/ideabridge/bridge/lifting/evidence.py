@@ -279,8 +279,9 @@ def is_worth_keeping(
     new: Record,
 ) -> bool:
     """Return whether a record adds something to a version's records: the record changes what is
-    known, or it is one of the first three records of the kind `assistant`. A version that has
-    `RECORDS` records does not accept further records.
+    known, or it is one of the first three records of the kind `assistant`.
+
+    A version that has `RECORDS` records does not accept further records.
     """
     if len(records) >= RECORDS:
         return False
@@ -422,8 +423,9 @@ def _value_of(replay: AlignedRun, place: int, at: Path) -> JSON | Missing:
 
 def _each_value(call: Executed) -> JSON | Missing:
     """Return the list of items that a replayed call ran for, or MISSING if none of the call's
-    parameters is `†item`. The `_each` of the call cannot be used here, because it is the list in
-    the plan.
+    parameters is `†item`.
+
+    The `_each` of the call cannot be used here, because it is the list in the plan.
     """
     items = call.progress.items
     for hole in holes_in(written_parameters(call.raw)):
@@ -437,8 +439,10 @@ def _each_value(call: Executed) -> JSON | Missing:
 
 def _deciders(run: RecordedRun) -> dict[int, Kind]:
     """Return who approved or edited each call, keyed by place: a person who saw the question, or an
-    assistant. A grant or a standing rule counts as an assistant, because it approves a call without
-    showing anyone the call's values.
+    assistant.
+
+    A grant or a standing rule counts as an assistant, because it approves a call without showing
+    anyone the call's values.
     """
     deciders: dict[int, Kind] = {}
     for event in run.events:

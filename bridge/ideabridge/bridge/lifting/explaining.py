@@ -259,9 +259,10 @@ class _Explaining:
     # -- references --------------------------------------------------------------------------------
 
     def _explain_reference(self, leaf: Leaf) -> Found | None:
-        """Return the explanations for a reference, or None if the reference is certain. A reference
-        is not certain if it selects from values that its author had seen. Such a reference comes
-        first among its own explanations.
+        """Return the explanations for a reference, or None if the reference is certain.
+
+        A reference is not certain if it selects from values that its author had seen. Such a
+        reference comes first among its own explanations.
         """
         operand = _only_operand(str(leaf.reference))
         value = self._aligned.leaf(leaf.at)
@@ -302,9 +303,10 @@ class _Explaining:
     # -- several runs ------------------------------------------------------------------------------
 
     def _agreeing(self, leaf: Leaf, first: Explanation) -> int:
-        """Return how many of the runs have a value for a leaf. If the leaf's first explanation
-        selects by position, count only the runs that had a choice of positions, but return at least
-        1.
+        """Return how many of the runs have a value for a leaf.
+
+        If the leaf's first explanation selects by position, count only the runs that had a choice
+        of positions, but return at least 1.
         """
         read_this_run = partial(self._lifted.read, self._aligned)
         readers: list[Read] = [read_this_run]

@@ -439,8 +439,9 @@ _NOT_RUN: Final = frozenset(
 
 def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
     """Return the calls that ran, in listing order, and the calls that a plan leaves out because
-    they failed, were denied, or had not ended when the run ended. Neither list contains calls that
-    only showed values to a mind.
+    they failed, were denied, or had not ended when the run ended.
+
+    Neither list contains calls that only showed values to a mind.
     """
     edits: dict[int, CallDecided] = {}
     for event in run.events:
@@ -621,8 +622,10 @@ def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
 
 def without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
     """Replace the references to results of reading calls with references to the values that these
-    calls read, because a plan does not contain reading calls. If a call read only a part of a
-    value, such as some lines of a string, the part becomes a literal.
+    calls read, because a plan does not contain reading calls.
+
+    If a call read only a part of a value, such as some lines of a string, the part becomes a
+    literal.
     """
     if not readers:
         return value

@@ -328,8 +328,9 @@ def _scalar_key(value: JSON) -> tuple[bool, JSON]:
 
 
 def _key_of(value: JSON) -> object:
-    """Return a key for a value: a string or number itself, or a tuple for any other value. Equal
-    values have equal keys, but different values can also have equal tuples.
+    """Return a key for a value: a string or number itself, or a tuple for any other value.
+
+    Equal values have equal keys, but different values can also have equal tuples.
     """
     if isinstance(value, dict):
         return (tuple(sorted(value)[:5]), len(value))

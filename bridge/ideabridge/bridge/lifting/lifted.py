@@ -106,6 +106,7 @@ class Lifted:
 
     def cheapest(self, leaf: Leaf) -> Explanation | None:
         """Return the first explanation for a literal, or None if that explanation is the constant.
+
         The plan contains the returned explanation in place of the literal.
         """
         explanations = self.explanations_by_path.get(leaf.path)

@@ -319,9 +319,10 @@ def _without_accents(text: str) -> str:
 
 
 def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection[str] = ()) -> str:
-    """Return a name for calls that were made repeatedly. The name consists of the names of the
-    first and last tools. If that name is taken, the name of the first parameter is added. The task
-    is not used, because few of its words describe the calls.
+    """Return a name for calls that were made repeatedly.
+
+    The name consists of the names of the first and last tools. If that name is taken, the name of
+    the first parameter is added. The task is not used, because few of its words describe the calls.
 
     Args:
         tools: the tools that were called, in order, at least one.
@@ -388,7 +389,9 @@ def _words_with_digits(name: str) -> list[str]:
 
 def _without_beginning(words: list[str], others: list[str]) -> list[str]:
     """Strip the beginning that words share with `others`, as in `git_add_and_commit` for `git_add`
-    and `git_commit`. If `others` consists only of this beginning, return all words.
+    and `git_commit`.
+
+    If `others` consists only of this beginning, return all words.
     """
     same = 0
     for word, other in zip(words[:-1], others, strict=False):
@@ -399,8 +402,10 @@ def _without_beginning(words: list[str], others: list[str]) -> list[str]:
 
 
 def _joined(first: list[str], last: list[str], between: str = "and") -> str:
-    """Join words into a name of at most 48 characters. If they are too long, leave out the last
-    words of the longer half, and any prepositions that then stand at its end.
+    """Join words into a name of at most 48 characters.
+
+    If they are too long, leave out the last words of the longer half, and any prepositions that
+    then stand at its end.
     """
     while True:
         halves = ["_".join(words) for words in (first, last) if words]

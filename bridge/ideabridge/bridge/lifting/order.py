@@ -80,8 +80,9 @@ def arrange(
     calls: Sequence[Executed], output: JSON
 ) -> tuple[list[Executed], list[JSONObject], JSON]:
     """Return three things: the run's calls that belong in the plan, as executed; the same calls, as
-    listed in the plan; and the plan's output. In the last two of these, `†results.N` refers to
-    places in the plan.
+    listed in the plan; and the plan's output.
+
+    In the last two of these, `†results.N` refers to places in the plan.
 
     Args:
         calls: the calls, sorted by data dependency.
@@ -194,7 +195,9 @@ def keep_order(
     calls: Sequence[Executed], written: Sequence[JSONObject], arguments: JSONObject
 ) -> list[set[int]]:
     """Preserve the order of calls from different Requests that might have effects or write to the
-    same path. Add `_after` to the entries in `written`, and `_id` where needed.
+    same path.
+
+    Add `_after` to the entries in `written`, and `_id` where needed.
 
     Args:
         calls: the executed calls, indexed by their place in the plan and sorted by data dependency.
@@ -280,8 +283,9 @@ def _expressions_in(call: JSONObject) -> list[Expression]:
 
 
 def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObject) -> set[int]:
-    """Return the calls that write the values which an expression reads. Alternatives after one that
-    is certain to exist are never read, so they do not count.
+    """Return the calls that write the values which an expression reads.
+
+    Alternatives after one that is certain to exist are never read, so they do not count.
     """
     places: set[int] = set()
     for operands in expression.alternatives:

@@ -340,8 +340,9 @@ class _Search:
         return None
 
     def _places_of(self, part: str) -> list[Node]:
-        """Return the places where a part of a string is a value, as a string or as a number. The
-        places whose names are most like the name of the parameter come first.
+        """Return the places where a part of a string is a value, as a string or as a number.
+
+        The places whose names are most like the name of the parameter come first.
         """
         is_short = len(part) < 3
         if is_short and not any(char.isdigit() for char in part):

@@ -86,8 +86,9 @@ class Catalogue:
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
 
     def _index_unshown(self, tools: list[Tool]) -> None:
-        """Index the unlisted tools, which calls can name although nobody is shown them. The listed
-        tools take precedence, because they are indexed first.
+        """Index the unlisted tools, which calls can name although nobody is shown them.
+
+        The listed tools take precedence, because they are indexed first.
         """
         shown_names = frozenset(self._by_name)
         for tool in tools:
@@ -141,8 +142,9 @@ class Catalogue:
 
     def as_real(self, call: JSONObject) -> JSONObject:
         """Turn a call to a changed tool into a call to the real tool, with the server's name for it
-        and with the defaults filled in. Defaults are never references. Any other call is returned
-        unchanged.
+        and with the defaults filled in.
+
+        Defaults are never references. Any other call is returned unchanged.
         """
         tool = self.changed(WrittenCall.of(call))
         if tool is None:
@@ -289,8 +291,10 @@ class Catalogue:
         return same.real
 
     def get(self, key: ToolKey) -> Tool | None:
-        """Return the tool with this key, or None. The key is a module (None for this process) and
-        the tool's name, either in the catalogue or in the module.
+        """Return the tool with this key, or None.
+
+        The key is a module (None for this process) and the tool's name, either in the catalogue or
+        in the module.
         """
         tool = self._by_origin.get(key) or self._by_key.get(key)
         if tool is None:

@@ -185,8 +185,9 @@ def decider_text(event: JSONObject) -> str:
 
 
 def rule_text(rule: JSONObject) -> str:
-    """Return a phrase that identifies a standing rule from a journal. The phrase contains the
-    rule's id and the day on which the rule was created.
+    """Return a phrase that identifies a standing rule from a journal.
+
+    The phrase contains the rule's id and the day on which the rule was created.
     """
     return f"the standing rule {rule.get('id')} of {str(rule.get('at'))[:10]}"
 
@@ -212,9 +213,10 @@ MODULE: Final = Decider("nobody", "module")
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(OfCall):
-    """The module that runs a call (or item) asks the caller a question. `message` and the form's
-    `schema` come from the module. `digest` is the hash of the question, and `at` is the time when
-    it was asked, in seconds since 1970.
+    """The module that runs a call (or item) asks the caller a question.
+
+    `message` and the form's `schema` come from the module. `digest` is the hash of the question,
+    and `at` is the time when it was asked, in seconds since 1970.
     """
 
     name: ClassVar[str] = "question_asked"
@@ -457,8 +459,10 @@ class SolutionRejected(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked(OfCall):
-    """A person is asked about a call. `digest` is the hash of the resolved call, and the decision
-    is bound to it. `at` is the time in seconds since 1970, which is used only for timeouts.
+    """A person is asked about a call.
+
+    `digest` is the hash of the resolved call, and the decision is bound to it. `at` is the time in
+    seconds since 1970, which is used only for timeouts.
     """
 
     name: ClassVar[str] = "approval_asked"
@@ -576,6 +580,7 @@ class CallFinished(OfCall):
 @dataclass(frozen=True, slots=True)
 class OutcomeAsked(OfCall):
     """The outcome of a call (or item) in flight is unknown, and a person is asked about it.
+
     `digest` is the hash of the question, and `at` is as in `ApprovalAsked`. `why` says what
     happened, or is None if the process died.
     """
@@ -590,8 +595,10 @@ class OutcomeAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeDecided(OfCall):
-    """A person answered a question about an unknown outcome. `value`: the result is `value`.
-    `skip`: the call fails with `error`. `retry`: the call runs again.
+    """A person answered a question about an unknown outcome.
+
+    `value`: the result is `value`. `skip`: the call fails with `error`. `retry`: the call runs
+    again.
     """
 
     name: ClassVar[str] = "outcome_decided"

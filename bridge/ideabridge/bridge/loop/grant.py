@@ -169,6 +169,7 @@ class Grants:
 
     def count(self, call: int, progress: Progress, times: int) -> None:
         """Change the count of the grant that came with `call` by the number of a call's executions.
+
         If `times` is 1, add this number; if `times` is -1, subtract it.
         """
         self.of(call).used += times * _executions(progress)

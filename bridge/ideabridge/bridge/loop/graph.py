@@ -1056,8 +1056,10 @@ def of_instance(instance: str) -> str:
 
 
 def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
-    """Return the strongly connected components. Each component comes after the components that it
-    leads to (Tarjan's algorithm, without recursion).
+    """Return the strongly connected components.
+
+    Each component comes after the components that it leads to (Tarjan's algorithm, without
+    recursion).
 
     Args:
         edges: the nodes that each node waits for, in order. Nodes that are not keys are ignored.

@@ -111,9 +111,10 @@ class _Parts:
 
 
 def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
-    """Build the documents from a context. Data of the same kind and instance is merged. Every
-    instance also sees the input and the data that name no instance, merged with the input and the
-    data of the instance.
+    """Build the documents from a context.
+
+    Data of the same kind and instance is merged. Every instance also sees the input and the data
+    that name no instance, merged with the input and the data of the instance.
 
     Raises:
         MessageError: there are too many instances, or a name is invalid; see `check_instance`.
@@ -161,8 +162,10 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
 
 
 def _earlier_result(call: JSON) -> JSONObject:
-    """Return the data that a room's context receives from another run's `call` message. References
-    read the data as `†data.results.PLACE`. The data is empty if the call has no such result.
+    """Return the data that a room's context receives from another run's `call` message.
+
+    References read the data as `†data.results.PLACE`. The data is empty if the call has no such
+    result.
     """
     members = object_or_empty(call)
     if "result" not in members:

@@ -987,8 +987,9 @@ def fork_events(machine: Machine) -> list[Event]:
 
 
 def finish_events(machine: Machine, finished: events.CallFinished, now: float) -> list[Event]:
-    """Return the events for an execution that has ended in this process. If the execution's error
-    is `unknown`, the event is a question to a person.
+    """Return the events for an execution that has ended in this process.
+
+    If the execution's error is `unknown`, the event is a question to a person.
     """
     error = finished.error
     if error is None or error.get("kind") != "unknown":

@@ -145,8 +145,9 @@ class Memory:
                 self._put_result(entry)
 
     def _put_result(self, entry: Write) -> None:
-        """Put a call's result into the documents, if possible without copying them. Copying all
-        results for each new result would take quadratic time.
+        """Put a call's result into the documents, if possible without copying them.
+
+        Copying all results for each new result would take quadratic time.
         """
         view = self._documents.get(entry.instance, {})
         own_results = self._results.get(entry.instance)
@@ -179,8 +180,9 @@ class Memory:
 
     def read(self, instance: str, path: Path, bound: Collection[int]) -> JSON | Missing:
         """Return the value of a read that is bound to the calls in `bound`: the value before the
-        Solution, plus what only these calls have written or added as data. If several of these
-        calls wrote to the same path, the last write counts.
+        Solution, plus what only these calls have written or added as data.
+
+        If several of these calls wrote to the same path, the last write counts.
         """
         kind, *below = path
         if not bound or kind == "data" or self._others_wrote(instance, path, bound):
@@ -203,7 +205,9 @@ class Memory:
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSONObject:
         """Return the document that a read of `†KIND` in an instance sees when the read is bound to
-        the calls in `bound`. The writes of other calls do not affect the returned document.
+        the calls in `bound`.
+
+        The writes of other calls do not affect the returned document.
         """
         view = self.base.get(instance, {})
         if not bound:

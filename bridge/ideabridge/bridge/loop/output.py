@@ -116,8 +116,10 @@ class Readiness:
         self._sizes = LargeSizes()
 
     def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
-        """Return a call's executions with references resolved. If the call cannot run yet, return
-        what it is waiting for. If it will never run, return the reason.
+        """Return a call's executions with references resolved.
+
+        If the call cannot run yet, return what it is waiting for. If it will never run, return the
+        reason.
         """
         blocked = self._blocked(call)
         if blocked is not None:

@@ -180,8 +180,10 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
-    """Return the tools whose code is in the same toolbox and whose calls would ask. The result maps
-    the name of each tool to the digest of its definition and the name of its activity.
+    """Return the tools whose code is in the same toolbox and whose calls would ask.
+
+    The result maps the name of each tool to the digest of its definition and the name of its
+    activity.
     """
     embedded: dict[str, tuple[str, str]] = {}
     for tool in toolbox:
@@ -286,8 +288,10 @@ def _stricter(first: PolicyVerdict, second: PolicyVerdict) -> PolicyVerdict:
 
 
 def policy_named(setting: ApprovalSetting) -> Policy:
-    """Return an approval setting's policy for calls in runs. The tool that reads shortened values
-    never asks, because a Request could have shown the same values in full.
+    """Return an approval setting's policy for calls in runs.
+
+    The tool that reads shortened values never asks, because a Request could have shown the same
+    values in full.
     """
     policy = _policy_of(setting, default_policy, "read_only")
 

@@ -150,8 +150,10 @@ class Group:
 
     @property
     def catches(self) -> bool:
-        """Return whether `p || q` catches a failure. In a group of alternatives, a failed call does
-        not write anything, because a different call might succeed.
+        """Return whether `p || q` catches a failure.
+
+        In a group of alternatives, a failed call does not write anything, because a different call
+        might succeed.
         """
         return self.pattern != "any"
 
@@ -779,9 +781,10 @@ class Tick:
             self._put_up(progress, outcome)
 
     def _share_question(self, progress: Progress) -> None:
-        """Ask only once about calls that share a reason to ask. The first of these calls that
-        changes something asks. Its question names the others, so the answer also decides about
-        them.
+        """Ask only once about calls that share a reason to ask.
+
+        The first of these calls that changes something asks. Its question names the others, so the
+        answer also decides about them.
         """
         call = progress.call
         reason = self._shared_reason(call)

@@ -160,9 +160,11 @@ def _keep_open(schema: JSONObject, result: JSONObject) -> None:
 
 
 def _merge_all(result: JSONObject, parts: list[JSON]) -> None:
-    """Merge the parts of an `allOf`. If two parts have the same keyword, keep only the first,
-    because each keyword alone is wider than both together. A closed object is opened, because it
-    would refuse the properties in the other parts.
+    """Merge the parts of an `allOf`.
+
+    If two parts have the same keyword, keep only the first, because each keyword alone is wider
+    than both together. A closed object is opened, because it would refuse the properties in the
+    other parts.
     """
     for part in parts:
         if not isinstance(part, dict):

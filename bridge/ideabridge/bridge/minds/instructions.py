@@ -284,7 +284,8 @@ def rules(schema: JSONObject) -> str:
 
 
 def turns_instructions(schema: JSONObject) -> str:
-    """Return the text that a host's model gets with each Request. The text is short, because it
-    takes up room in the host's context with each Request.
+    """Return the text that a host's model gets with each Request.
+
+    The text is short, because it takes up room in the host's context with each Request.
     """
     return f"{_TURNS} {rules(schema)}"

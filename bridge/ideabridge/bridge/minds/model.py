@@ -436,8 +436,10 @@ def _checked(settings: JSONObject) -> JSONObject:
 
 
 class ModelMind:
-    """Asks a model endpoint and streams its answers. Leaving the mind's context closes the
-    connections. The first Request imports the libraries of the model's provider.
+    """Asks a model endpoint and streams its answers.
+
+    Leaving the mind's context closes the connections. The first Request imports the libraries of
+    the model's provider.
 
     Args:
         configuration: the model, its address and its settings.

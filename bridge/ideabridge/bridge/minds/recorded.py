@@ -380,6 +380,7 @@ def recording_of(
     store: Store, run_id: str, export: Callable[[str], JSONObject]
 ) -> list[JSONObject]:
     """Return the ideas of a run and its rooms as exported documents, in order, for `recording`.
+
     `export` returns an idea's document, or raises an error if the idea contains a secret.
     """
     ids = [record.id for record in store.ideas.of_run(run_id)]

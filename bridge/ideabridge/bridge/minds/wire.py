@@ -213,8 +213,9 @@ _OF_SCHEMA: Final = re.compile(
 
 
 def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
-    """Convert an error from pydantic-ai, or from a library below it, into a mind's error. `place`
-    is the host and port of the endpoint, or "" if they are unknown.
+    """Convert an error from pydantic-ai, or from a library below it, into a mind's error.
+
+    `place` is the host and port of the endpoint, or "" if they are unknown.
     """
     fault = fault_in(error)
     if fault is not None:

@@ -609,8 +609,9 @@ class Asking:
         return FORMS if self.client is None else self.client.capabilities
 
     def extend(self) -> None:
-        """Restart the timeout because the module has reported progress. However often the timeout
-        is restarted, the call takes at most `MOST_TIMEOUTS` timeouts.
+        """Restart the timeout because the module has reported progress.
+
+        However often the timeout is restarted, the call takes at most `MOST_TIMEOUTS` timeouts.
         """
         left = self._left if self._waiting else self.scope.deadline - anyio.current_time()
         more = min(self._seconds - left, MOST_TIMEOUTS * self._seconds - self.allowed)

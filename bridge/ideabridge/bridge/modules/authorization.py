@@ -620,8 +620,9 @@ class Authorization(httpx2.Auth):
         return challenge is None or tokens.access_token != refused
 
     def check_address(self, url: str) -> None:
-        """Check that it is safe to send requests and people to an address. The address must use
-        https, unless it is on this machine or on the module's host.
+        """Check that it is safe to send requests and people to an address.
+
+        The address must use https, unless it is on this machine or on the module's host.
 
         Raises:
             OAuthFlowError: the address is not allowed.

@@ -76,9 +76,10 @@ class Backchannel:
 
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
-        """Record that the requests sent by this task belong to a call. If the call is cancelled,
-        its unanswered requests are remembered, because the module might still ask questions about
-        them.
+        """Record that the requests sent by this task belong to a call.
+
+        If the call is cancelled, its unanswered requests are remembered, because the module might
+        still ask questions about them.
         """
         self._live.append(asking)
         token = _CALLING.set(asking)
@@ -120,9 +121,10 @@ class Backchannel:
         self._unanswered.pop(request, None)
 
     def asked(self, request: JSONRPCRequest) -> None:
-        """Record a question from the module, and the calls that are unanswered now. `elicit` cannot
-        do this, because it runs in another task, which might start after the call has been
-        answered. This method, in contrast, receives the messages in order.
+        """Record a question from the module, and the calls that are unanswered now.
+
+        `elicit` cannot do this, because it runs in another task, which might start after the call
+        has been answered. This method, in contrast, receives the messages in order.
         """
         if request.method in _QUESTIONS:
             self._asking[str(request.id)] = list(self._unanswered.values())

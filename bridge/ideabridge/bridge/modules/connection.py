@@ -749,8 +749,9 @@ class Connection:
             self._on_event(event)
 
     async def _refresh(self) -> None:
-        """List the tools when the module reports a change, at most four times per second. Read an
-        incomplete list again after a pause that grows each time.
+        """List the tools when the module reports a change, at most four times per second.
+
+        Read an incomplete list again after a pause that grows each time.
         """
         pause = _LIST_AGAIN_SECONDS
         while True:

@@ -1,5 +1,6 @@
-"""ConnectionPool: manages further connections to modules. Each of these connections belongs to one
-owner. Everybody else uses the shared connection.
+"""ConnectionPool: manages further connections to modules.
+
+Each of these connections belongs to one owner. Everybody else uses the shared connection.
 
 A connection is opened when it is first used. It is closed when its owner is gone, when its module's
 configuration has changed, when it has failed, and, if the pool says so, when nobody has used it for

@@ -1,5 +1,6 @@
-"""DevicePerson: signs a person in with a browser on another device (RFC 8628). While the person
-enters a code there, this process polls the authorization server for the tokens.
+"""DevicePerson: signs a person in with a browser on another device (RFC 8628).
+
+While the person enters a code there, this process polls the authorization server for the tokens.
 
 The authorization server's answers are not trusted. Addresses and codes are shown only if a terminal
 displays them unchanged. No answer can make this process poll more than once a second, or after the

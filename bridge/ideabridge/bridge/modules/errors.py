@@ -82,9 +82,10 @@ class ModuleListError(ModuleError):
 
 class SharedQuestionError(ModuleError):
     """The module asked a question while calls from several sessions were running, and did not say
-    which call it belonged to, so ideabridge did not ask anybody. The call has ended. `repeatable`
-    means that the call only reads, so that `Modules.using` can send the call again over a
-    connection that belongs only to its session.
+    which call it belonged to, so ideabridge did not ask anybody.
+
+    The call has ended. `repeatable` means that the call only reads, so that `Modules.using` can
+    send the call again over a connection that belongs only to its session.
     """
 
     def __init__(self, module: str, message: str, *, outcome: Outcome, repeatable: bool) -> None:
@@ -114,8 +115,10 @@ class ModuleConfigurationError(ModuleError):
 
 class ModuleConnectError(ModuleError):
     """The module cannot be reached: the command does not exist, the process ended, or the server
-    refused or did not answer in time. `lasting` means that it is useless to try again soon.
-    `unreachable` means that no message was sent to the module.
+    refused or did not answer in time.
+
+    `lasting` means that it is useless to try again soon. `unreachable` means that no message was
+    sent to the module.
     """
 
     outcome = "not_run"

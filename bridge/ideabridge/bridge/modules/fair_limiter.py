@@ -11,10 +11,12 @@ from ideabridge.tools.turns import asked_by
 
 
 class FairLimiter:
-    """Limits how many calls run at the same time. Waiting callers (`asked_by`) take turns,
-    regardless of how many calls each of them has. The runs of each caller also take turns. In a
-    single queue, a run of a thousand calls would delay every other run until its last call has
-    begun, and a caller with a hundred runs would delay every other caller.
+    """Limits how many calls run at the same time.
+
+    Waiting callers (`asked_by`) take turns, regardless of how many calls each of them has. The runs
+    of each caller also take turns. In a single queue, a run of a thousand calls would delay every
+    other run until its last call has begun, and a caller with a hundred runs would delay every
+    other caller.
     """
 
     def __init__(self, number: int) -> None:

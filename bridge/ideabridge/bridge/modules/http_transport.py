@@ -194,8 +194,10 @@ class HTTPTransport:
         return self._streamable.version in MODERN_PROTOCOL_VERSIONS
 
     def _is_sent(self, cancellation: JSONRPCNotification) -> bool:
-        """Stop waiting for a call, and return whether to send the cancellation to the server. Since
-        2026-07-28, cancellations are not sent, because the end of the call's stream means the same.
+        """Stop waiting for a call, and return whether to send the cancellation to the server.
+
+        Since 2026-07-28, cancellations are not sent, because the end of the call's stream means the
+        same.
         """
         request = cancelled_request_id_from_params(cancellation.params)
         call = self._mailbox.get(str(request))

@@ -82,9 +82,10 @@ def make_listing(
     *,
     unfinished: bool = False,
 ) -> Listing:
-    """Build a listing of the allowed tools in `sent_tools`, with checked schemas. The listing has
-    the notes in `notes`, followed by notes about these tools. Parameters that are named like
-    meta-properties are renamed. For `unfinished`, see `Listing`.
+    """Build a listing of the allowed tools in `sent_tools`, with checked schemas.
+
+    The listing has the notes in `notes`, followed by notes about these tools. Parameters that are
+    named like meta-properties are renamed. For `unfinished`, see `Listing`.
     """
     tools: dict[str, Tool] = {}
     omitted: dict[str, str] = {}
@@ -121,8 +122,9 @@ def make_listing(
 
 
 def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
-    """Mask the secrets in a listing, because definitions are shown and stored. A tool is left out
-    if its name, or the name of a parameter, contains a secret.
+    """Mask the secrets in a listing, because definitions are shown and stored.
+
+    A tool is left out if its name, or the name of a parameter, contains a secret.
     """
     tools: dict[str, Tool] = {}
     notes = [secrets.mask(note) for note in listing.notes]
@@ -165,9 +167,10 @@ def bounded_notes(notes: list[str]) -> tuple[str, ...]:
 
 
 def is_allowed(module: str, name: str, configuration: ModuleConfiguration) -> bool:
-    """Return whether the configuration allows a tool. If `allow` is set, it must match the exact
-    name of the tool. `deny` must match none of the names by which the tool can be called
-    (`known_as`).
+    """Return whether the configuration allows a tool.
+
+    If `allow` is set, it must match the exact name of the tool. `deny` must match none of the names
+    by which the tool can be called (`known_as`).
     """
     if matches_any(name, configuration.deny):
         return False

@@ -274,8 +274,9 @@ class MessageRepair:
         return items
 
     def _union(self, value: Any, shape: Shape, place: str) -> Any:
-        """Repair a value with the model that its `type`, `method`, `mode` or members indicate. If
-        several models are possible, use the repair with the fewest notes.
+        """Repair a value with the model that its `type`, `method`, `mode` or members indicate.
+
+        If several models are possible, use the repair with the fewest notes.
         """
         if isinstance(value, list):
             lists = [arm for arm in shape.arms if arm.kind == "list"]

@@ -459,9 +459,10 @@ class _BegunMessage:
 
     @property
     def goes_on(self) -> bool:
-        """Return whether the next line belongs to the message. If a line ends within a string, the
-        message does not continue, because programs that write JSON do not break lines within
-        strings.
+        """Return whether the next line belongs to the message.
+
+        If a line ends within a string, the message does not continue, because programs that write
+        JSON do not break lines within strings.
         """
         return self._depth > 0 and not self._in_string
 

@@ -302,8 +302,10 @@ class Module:
 
     def for_user(self, authorize: Callable[[str, Launch], Authorization | None]) -> Module:
         """Return a Module for the same server, with its own connections and the tokens from
-        `authorize`. The original and the copy share the `parallel` limit. State changes of the copy
-        are not reported.
+        `authorize`.
+
+        The original and the copy share the `parallel` limit. State changes of the copy are not
+        reported.
         """
         copy = self._copy(authorize)
         copy._limiter = self._limiter
@@ -334,9 +336,10 @@ class Module:
 
     @property
     def sharing(self) -> Sharing:
-        """The clients that share one process of the module, or one connection to it. Each session
-        has its own process or connection if the configuration says so, or if the module has asked a
-        question that could not be assigned to one of several sessions.
+        """The clients that share one process of the module, or one connection to it.
+
+        Each session has its own process or connection if the configuration says so, or if the
+        module has asked a question that could not be assigned to one of several sessions.
         """
         return "session" if self._mixes_sessions else self.configuration.sharing
 
@@ -400,9 +403,11 @@ class Module:
         return self._peer.instructions or ""
 
     def recall(self, recollection: Recollection) -> None:
-        """Use what an earlier process has stored about the module. The tools and instructions are
-        valid until the module lists its tools again. Because the tools are known, the module starts
-        only when it is first used, unless its entry says otherwise.
+        """Use what an earlier process has stored about the module.
+
+        The tools and instructions are valid until the module lists its tools again. Because the
+        tools are known, the module starts only when it is first used, unless its entry says
+        otherwise.
         """
         self._recalled = recollection
         self._offered = dict(recollection.offered)
@@ -912,8 +917,9 @@ class Module:
             self._set("failed", error)
 
     def _legacy_after(self, failed: Connection) -> bool:
-        """Return whether the next attempt uses the handshake era. If the era might be the reason
-        for the failure, the next attempt uses the other era.
+        """Return whether the next attempt uses the handshake era.
+
+        If the era might be the reason for the failure, the next attempt uses the other era.
         """
         if failed.timed_out and not self._tried_both:
             self._tried_both = True
@@ -1002,9 +1008,10 @@ class Module:
         return None
 
     def _way_of(self, connection: Connection, *, is_second: bool) -> Way | None:
-        """Return the way to remember, or None. Remember a way only if a different way has just
-        failed. If the server has changed, the stored way is forgotten, and every way is tried
-        again.
+        """Return the way to remember, or None.
+
+        Remember a way only if a different way has just failed. If the server has changed, the
+        stored way is forgotten, and every way is tried again.
         """
         peer = connection.peer
         if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
@@ -1244,9 +1251,10 @@ class Module:
                 self._limiter.release()
 
     async def _with_secrets(self, tool: Tool, arguments: JSONObject) -> JSONObject:
-        """Return the arguments, with secrets filled in where a configured default names them. A
-        secret is filled in only if the value of a parameter is exactly the parameter's default, so
-        text from elsewhere never receives a secret.
+        """Return the arguments, with secrets filled in where a configured default names them.
+
+        A secret is filled in only if the value of a parameter is exactly the parameter's default,
+        so text from elsewhere never receives a secret.
 
         Raises:
             ModuleConfigurationError: a secret cannot be used.
@@ -1279,8 +1287,10 @@ class Module:
     # -- what it offers besides tools --------------------------------------------------------------
 
     async def offered(self, kind: Kind) -> list[JSONObject]:
-        """Return the resources, templates or prompts, as protocol JSON. If the module is idle,
-        return the entries that were read last. Otherwise, connect if the module is not up.
+        """Return the resources, templates or prompts, as protocol JSON.
+
+        If the module is idle, return the entries that were read last. Otherwise, connect if the
+        module is not up.
 
         Raises:
             ModuleError: the module cannot be reached, or its list cannot be read.
@@ -1358,8 +1368,10 @@ class Module:
         raise AssertionError("the second attempt returns or raises")
 
     def _unreached(self, error: MCPError) -> MCPError | ModuleError:
-        """Return the error for a request. If the module sent the error, return it unchanged. If the
-        transport created the error, return it as a `ModuleError`.
+        """Return the error for a request.
+
+        If the module sent the error, return it unchanged. If the transport created the error,
+        return it as a `ModuleError`.
         """
         text = f"server {self.name!r} {shown(error.message, self._secrets)}"
         if error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
@@ -1567,8 +1579,10 @@ class Module:
         return connection
 
     async def era_of_calls(self) -> Era | None:
-        """Return the era for the next call. If a tool of the module has asked a question as in the
-        handshake era, connect in the handshake era first, provided that no call is running.
+        """Return the era for the next call.
+
+        If a tool of the module has asked a question as in the handshake era, connect in the
+        handshake era first, provided that no call is running.
         """
         connection = self._connection
         if (

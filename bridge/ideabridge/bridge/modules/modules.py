@@ -311,9 +311,10 @@ class Modules:
         replaced: Collection[str],
         borrowed: Collection[str] = (),
     ) -> list[Module]:
-        """Switch to another configuration. Modules that the new configuration no longer has, and
-        modules in `replaced`, accept no new calls. They end when the calls that use them have
-        ended.
+        """Switch to another configuration.
+
+        Modules that the new configuration no longer has, and modules in `replaced`, accept no new
+        calls. They end when the calls that use them have ended.
 
         Args:
             configuration: the new configuration.
@@ -458,10 +459,11 @@ class Modules:
 
     @asynccontextmanager
     async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
-        """Yield the module for calls by one person. If each person signs in separately, this module
-        uses that person's own sign-in and connection. If sessions do not share the module, it is
-        the module of the current session (`client_session`). Otherwise, it is the shared module
-        with this name.
+        """Yield the module for calls by one person.
+
+        If each person signs in separately, this module uses that person's own sign-in and
+        connection. If sessions do not share the module, it is the module of the current session
+        (`client_session`). Otherwise, it is the shared module with this name.
 
         Args:
             name: the module's name.
@@ -582,8 +584,9 @@ class Modules:
 
     def known_tools(self) -> list[Tool]:
         """Return the tools in every module's latest list, keyed by module, in the order of the
-        configuration. A list can come from an earlier process, so use `Module.current` before a
-        call.
+        configuration.
+
+        A list can come from an earlier process, so use `Module.current` before a call.
         """
         return [tool for module in self._modules.values() for tool in module.known_tools]
 
@@ -689,9 +692,10 @@ class Modules:
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
         """Report the status of each module once it is up, failed or disabled, and after each later
-        change, until this is cancelled. `down` is not reported, because the next call reconnects.
-        Modules of a later configuration are followed, too. The owner of borrowed modules reports
-        their status.
+        change, until this is cancelled.
+
+        `down` is not reported, because the next call reconnects. Modules of a later configuration
+        are followed, too. The owner of borrowed modules reports their status.
         """
         followed: set[Module] = set()
         async with anyio.create_task_group() as group:
@@ -744,9 +748,10 @@ is allowed to use it.
 
 
 def secret_states(configuration: ModuleSource) -> dict[str, frozenset[SecretState]]:
-    """Return the state of the stored secrets that each module gets, keyed by module name. The set
-    for a module changes if the module gets other secrets, or if their values change. The values
-    themselves are not read.
+    """Return the state of the stored secrets that each module gets, keyed by module name.
+
+    The set for a module changes if the module gets other secrets, or if their values change. The
+    values themselves are not read.
 
     Raises:
         StoredSecretError: `secrets.json` cannot be read.

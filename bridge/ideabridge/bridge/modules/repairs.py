@@ -365,6 +365,7 @@ def _initialize_result(repair: MessageRepair, result: Object) -> Object:
 
 def _known_version(sent_version: object) -> str:
     """Return the latest known version with a handshake that is not later than the server's version.
+
     If the server names no version, return the version that the protocol assumes.
     """
     if not isinstance(sent_version, str) or not re.match(r"\d{4}-\d\d-\d\d", sent_version):
@@ -572,8 +573,10 @@ class Repairs:
             self._sent.pop(next(iter(self._sent)), None)
 
     def repaired(self, message: JSONRPCMessage, version: str) -> JSONRPCMessage | None:
-        """Return the message in a form that the SDK accepts. If nothing has to be repaired, this is
-        the same object. Return None if the message must be skipped.
+        """Return the message in a form that the SDK accepts.
+
+        If nothing has to be repaired, this is the same object. Return None if the message must be
+        skipped.
         """
         match message:
             case JSONRPCResponse() | JSONRPCError():

@@ -308,9 +308,10 @@ class Requests:
         adapter: TypeAdapter[ResultT | types.InputRequiredResult],
         on_progress: OnProgress | None,
     ) -> ResultT | None:
-        """Send a request such as `tools/call`. Whenever the module sends questions in place of a
-        result (2026-07-28), send the request again with the answers. Return None if the timeout
-        passes.
+        """Send a request such as `tools/call`.
+
+        Whenever the module sends questions in place of a result (2026-07-28), send the request
+        again with the answers. Return None if the timeout passes.
         """
         client = asking.client
         if client is not None and connection.is_modern:

@@ -150,8 +150,10 @@ class ResultReader:
         return ModuleToolError(self._module, message, sent=sent or None)
 
     def sent(self, result: types.CallToolResult) -> JSONObject | None:
-        """Return the structured content of a result, and also its content if the two differ. Parts
-        that are not JSON are left out. Return None if no part is left, or if the rest is too large.
+        """Return the structured content of a result, and also its content if the two differ.
+
+        Parts that are not JSON are left out. Return None if no part is left, or if the rest is too
+        large.
         """
         sent: JSONObject = {}
         if result.structured_content is not None:
@@ -168,8 +170,10 @@ class ResultReader:
 
     def whole(self, result: types.CallToolResult, refused: list[str]) -> JSONObject:
         """Return the whole result of a direct call: the content, `_meta` and `isError` as sent,
-        without secrets. An error also contains its structured content, and the messages about
-        questions that nobody was asked (`refused`).
+        without secrets.
+
+        An error also contains its structured content, and the messages about questions that nobody
+        was asked (`refused`).
         """
         left_out = None if result.is_error else {"structured_content"}
         wire = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=left_out)
@@ -200,8 +204,9 @@ class ResultReader:
 
 async def _in_text(value: JSON, validator: Validator) -> JSON:
     """Return the value of a call whose tool has an output schema but sent only text, as older
-    servers do. The value is the JSON in the text, or the text itself, whichever satisfies the
-    schema.
+    servers do.
+
+    The value is the JSON in the text, or the text itself, whichever satisfies the schema.
 
     Raises:
         IdeabridgeError: neither the JSON nor the text satisfies the schema, or the content is not
@@ -283,8 +288,9 @@ def add_text(whole: JSONObject, structured: JSON) -> None:
 
 
 def broken_result(whole: JSONObject, error: ModuleOutputError) -> JSONObject:
-    """Return the result of a direct call that violates the tool's schema. The returned result is an
-    error that contains everything that the tool sent.
+    """Return the result of a direct call that violates the tool's schema.
+
+    The returned result is an error that contains everything that the tool sent.
     """
     content: list[JSON] = [
         {"type": "text", "text": str(error)},

@@ -1,5 +1,7 @@
-"""ServerLog: one server's log file. The file contains the output of the server to standard error,
-the log messages that it sent, and the times when it was up.
+"""ServerLog: one server's log file.
+
+The file contains the output of the server to standard error, the log messages that it sent, and the
+times when it was up.
 
 The file is in the user's state folder, and only its owner can read it. Each line is one JSON
 object. Several processes can write to the same file. Each process appends whole lines, and a

@@ -672,8 +672,10 @@ def learn_secrets(
     variables_of: Callable[[str], Variables | None],
 ) -> None:
     """Register every secret value of the configured modules, including disabled modules, without
-    starting any module. Stored secrets are not read. `folder_of` and `variables_of` return the
-    arguments that `expand` takes for a module.
+    starting any module.
+
+    Stored secrets are not read. `folder_of` and `variables_of` return the arguments that `expand`
+    takes for a module.
     """
     for name, configuration in modules.items():
         try:

@@ -313,8 +313,10 @@ def signed_in_users(module: str) -> list[str]:
 
 
 def sign_in_files() -> dict[Path, str]:
-    """Return the files with sign-ins, each with the name of its module. A file that cannot be read
-    is left out, because the module that needs it reports the reason. This function blocks.
+    """Return the files with sign-ins, each with the name of its module.
+
+    A file that cannot be read is left out, because the module that needs it reports the reason.
+    This function blocks.
     """
     files: dict[Path, str] = {}
     for path in sorted(folder().glob("*.json")):

@@ -151,8 +151,10 @@ class Guard:
 
     @contextmanager
     def hearing(self) -> Generator[None]:
-        """Report to the guard the signals that Python handles. The guard then ends this process if
-        it does not end on its own. This works only in the main thread, and not on Windows.
+        """Report to the guard the signals that Python handles.
+
+        The guard then ends this process if it does not end on its own. This works only in the main
+        thread, and not on Windows.
         """
         with self._lock:
             self._forget_after_fork()

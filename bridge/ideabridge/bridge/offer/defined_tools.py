@@ -42,9 +42,11 @@ def named_in_messages(messages: Iterable[Message]) -> list[str]:
 def defined_tools(messages: Iterable[Message]) -> list[Tool]:
     """Return the tools that `tool` messages define: `{"type": "tool", "tool": {"name",
     "description"?, "parameters"?, "output"?}}`, with the values that the definitions fix for calls
-    (see `with_fixed`). A tool runs the activity named in its definition or, by default, the
-    activity with the name of the tool. If there is neither, the tool is latent. A definition that
-    names a server or an idea is completed by `Offer.with_defined`.
+    (see `with_fixed`).
+
+    A tool runs the activity named in its definition or, by default, the activity with the name of
+    the tool. If there is neither, the tool is latent. A definition that names a server or an idea
+    is completed by `Offer.with_defined`.
 
     Raises:
         MessageError: a definition is malformed.
@@ -92,8 +94,9 @@ def defined_by_plan(plan: Plan) -> list[Tool]:
 
 
 def passing(tool: Tool, target: Tool) -> Tool:
-    """Return a copy of `tool` that passes its calls to `target`. The copy keeps its own name and
-    description, and its own parameters if it declares any.
+    """Return a copy of `tool` that passes its calls to `target`.
+
+    The copy keeps its own name and description, and its own parameters if it declares any.
     """
     has_parameters = bool(tool.parameters.get("properties"))
     return dataclasses.replace(

@@ -59,8 +59,10 @@ class MissingTools:
 
     def sentences(self, named: Collection[str | None] = ()) -> str:
         """Return the reasons why tools might be missing, for errors about unknown tools: the
-        project file is not used, or modules are not up. Each sentence begins with a space, and the
-        result is "" if there is no such reason. The modules in `named` come first.
+        project file is not used, or modules are not up.
+
+        Each sentence begins with a space, and the result is "" if there is no such reason. The
+        modules in `named` come first.
         """
         return f"{self.unused_file()}{self.away(named)}"
 
@@ -71,9 +73,10 @@ class MissingTools:
         return "".join(f" {sentence}" for sentence in self._configuration.unused_files)
 
     def away(self, named: Collection[str | None] = ()) -> str:
-        """Return a sentence about the modules that are not up, for errors about unknown tools. The
-        sentence begins with a space. Return "" if all modules are up. The modules in `named` come
-        first.
+        """Return a sentence about the modules that are not up, for errors about unknown tools.
+
+        The sentence begins with a space. Return "" if all modules are up. The modules in `named`
+        come first.
         """
         reasons: list[str] = []
         left = _AWAY

@@ -48,8 +48,10 @@ class ModuleLists:
         self.recall(created)
 
     def recall(self, names: Iterable[str] | None = None) -> None:
-        """Pass the stored lists to modules before they connect. A module whose configuration has
-        changed does not get its list, but the names in the list stay reserved for the module.
+        """Pass the stored lists to modules before they connect.
+
+        A module whose configuration has changed does not get its list, but the names in the list
+        stay reserved for the module.
 
         Args:
             names: the names of the modules, or None for all.

@@ -210,8 +210,10 @@ class Offer:
         return dataclasses.replace(settings, activities=self.activities)
 
     def _tool_of_activity(self, name: str) -> Tool:
-        """Return the tool that an activity implements. If there is no such tool, return a tool
-        without hints, so that a person is asked about calls to it.
+        """Return the tool that an activity implements.
+
+        If there is no such tool, return a tool without hints, so that a person is asked about calls
+        to it.
         """
         return self._toolbox.tools.get(name) or Tool(name)
 
@@ -219,10 +221,12 @@ class Offer:
 
     @property
     def known(self) -> list[Tool]:
-        """Every tool in the toolbox and every tool of the modules. The latest list of each module
-        is used, even if it comes from an earlier process, so that names do not depend on which
-        modules are up. A changed tool appears as the configuration shows it, and a hidden tool is
-        left out. The list is the same object until something changes.
+        """Every tool in the toolbox and every tool of the modules.
+
+        The latest list of each module is used, even if it comes from an earlier process, so that
+        names do not depend on which modules are up. A changed tool appears as the configuration
+        shows it, and a hidden tool is left out. The list is the same object until something
+        changes.
         """
         return self._all.shown
 
@@ -325,6 +329,7 @@ class Offer:
 
     def _with_targets(self, offered: list[Tool]) -> list[Tool]:
         """Let each tool in the toolbox that names a server pass its calls to a tool of that server.
+
         If the server's tool is unknown, leave out the tool that names it. Also leave out tools that
         name ideas, because not every caller is allowed to use these ideas.
         """
@@ -431,6 +436,7 @@ class Offer:
 
     async def reach(self, modules: Iterable[str | None]) -> None:
         """Wait up to `SETTLE_SECONDS` until these modules have listed their tools or have failed.
+
         Modules that are not configured are ignored, and so is None, which means this process.
         """
         await self.know_names()
@@ -470,8 +476,9 @@ class Offer:
 
 
 def _remote_target(tool: Tool, catalogue: Catalogue) -> Tool:
-    """Return the server's tool that a definition names. If the tool does not exist, raise
-    `UnknownToolError`, whose message suggests the nearest names.
+    """Return the server's tool that a definition names.
+
+    If the tool does not exist, raise `UnknownToolError`, whose message suggests the nearest names.
     """
     name = tool.activity or tool.name
     return catalogue.get((tool.module, name)) or catalogue.find(name, tool.module)

@@ -96,9 +96,10 @@ class PlanTools:
 
     async def catalogue(self) -> Catalogue:
         """Wait until the modules of the tools that the plan names are up or have failed, and return
-        the catalogue of these tools. The run's journal and idea record this catalogue. If one of
-        the tools is unknown, the catalogue has all tools, so that the error can suggest the nearest
-        names.
+        the catalogue of these tools.
+
+        The run's journal and idea record this catalogue. If one of the tools is unknown, the
+        catalogue has all tools, so that the error can suggest the nearest names.
 
         Raises:
             SchemaError: the plan's input schema is invalid.
@@ -131,8 +132,10 @@ class PlanTools:
         return catalogue.used_by(self.calls, [*room_tools, *program_tools])
 
     def _is_listed(self, tool: Tool | None) -> bool:
-        """Return whether the definition of a tool is current. The definition of a tool whose module
-        has not listed its tools in this process might be outdated.
+        """Return whether the definition of a tool is current.
+
+        The definition of a tool whose module has not listed its tools in this process might be
+        outdated.
         """
         if tool is None:
             return False
@@ -196,8 +199,10 @@ class PlanTools:
         return owners
 
     def _present_if_unambiguous(self) -> Catalogue:
-        """Return the result of `present`. An idea can be called by its plain name only if no tool
-        has the same name, not even a tool of a module that is down.
+        """Return the result of `present`.
+
+        An idea can be called by its plain name only if no tool has the same name, not even a tool
+        of a module that is down.
         """
         self._expect_up(self.present(plain_ideas=False))
         return self.present()
@@ -271,8 +276,9 @@ class PlanTools:
                 raise PlanError(f"calls[{place}]: {call.tool[:100]}: {reason}")
 
     def _unknown_to(self, catalogue: Catalogue) -> list[tuple[int, WrittenCall]]:
-        """Return (place, call) for each call whose tool is not in a catalogue. Calls without a tool
-        name are left out, because the check of the plan refuses them.
+        """Return (place, call) for each call whose tool is not in a catalogue.
+
+        Calls without a tool name are left out, because the check of the plan refuses them.
         """
         unknown: list[tuple[int, WrittenCall]] = []
         for place, call in enumerate(self.calls):

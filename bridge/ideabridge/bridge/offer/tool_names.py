@@ -14,9 +14,11 @@ from ideabridge.tools.toolbox import Toolbox
 def offered_tools(
     toolbox: Toolbox, remote: Iterable[Tool], away: Mapping[str, Iterable[str]] | None = None
 ) -> list[Tool]:
-    """Return the tools in the toolbox and those of the modules. No tool shadows another: a module's
-    tool gets the name of the module as a prefix if another tool has the same or a similar-looking
-    name, or if the tool's name could be read as the name of another module's tool.
+    """Return the tools in the toolbox and those of the modules.
+
+    No tool shadows another: a module's tool gets the name of the module as a prefix if another tool
+    has the same or a similar-looking name, or if the tool's name could be read as the name of
+    another module's tool.
 
     Args:
         toolbox: the tools of this process, which keep their names.
@@ -129,8 +131,9 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
 
 
 def _rivals_of(name: str, group: Iterable[tuple[str, Tool]], safe_names: set[str]) -> list[Tool]:
-    """Return the tools, from a group whose names look alike, that a name could be mistaken for. If
-    there is exactly one safe name, return only the tool with this name.
+    """Return the tools, from a group whose names look alike, that a name could be mistaken for.
+
+    If there is exactly one safe name, return only the tool with this name.
     """
     rivals: list[Tool] = []
     for other_name, tool in group:

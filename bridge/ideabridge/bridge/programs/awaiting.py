@@ -262,7 +262,9 @@ class _Program:
 
     def _is_thrown_away(self, node: ast.AST) -> bool:
         """Return whether a value is a whole statement, or a part of a container that is a whole
-        statement. The value of the last statement is the output, so it is not thrown away.
+        statement.
+
+        The value of the last statement is the output, so it is not thrown away.
         """
         parent = self._parents[node]
         while isinstance(parent, _CONTAINERS):

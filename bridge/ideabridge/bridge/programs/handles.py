@@ -123,8 +123,10 @@ def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
 
 
 def read_part_of(result: object, path: object) -> JSON | Handle:
-    """Return the part at a path in a handle or in a value. The path is written as in references:
-    `rows.0["odd key"]`. The path "" stands for the whole value.
+    """Return the part at a path in a handle or in a value.
+
+    The path is written as in references: `rows.0["odd key"]`. The path "" stands for the whole
+    value.
 
     Raises:
         ProgramError: the path is malformed, or leads nowhere.

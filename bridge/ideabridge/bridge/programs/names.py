@@ -80,9 +80,10 @@ _NO_LETTER: Final = re.compile(r"\W+")
 
 
 def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
-    """Return the Python identifier for a name. The identifier contains only ASCII characters,
-    because letters from other scripts can look like these. `other` matches the characters that `_`
-    replaces.
+    """Return the Python identifier for a name.
+
+    The identifier contains only ASCII characters, because letters from other scripts can look like
+    these. `other` matches the characters that `_` replaces.
     """
     # Normalise the name, because Python normalises identifiers to this form.
     beginning = unicodedata.normalize("NFKC", name[: 4 * LONGEST_NAME])
@@ -98,8 +99,10 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
 
 
 def _parameter(name: str) -> str:
-    """Return the identifier of a parameter. The identifier can be in any script, because it could
-    be confused only with another parameter of the same tool.
+    """Return the identifier of a parameter.
+
+    The identifier can be in any script, because it could be confused only with another parameter of
+    the same tool.
     """
     text = identifier(name, _NO_LETTER)
     # Check the result, because some Unicode letters and digits are not allowed in identifiers.
@@ -440,8 +443,10 @@ def ask_call(arguments: JSONObject) -> JSONObject:
 
 
 def _key_of(tool: Tool) -> ToolKey:
-    """Return the key of a tool in journals. A tool that passes on its calls has its own key, which
-    differs from the key of the tool that answers the calls.
+    """Return the key of a tool in journals.
+
+    A tool that passes on its calls has its own key, which differs from the key of the tool that
+    answers the calls.
     """
     if tool.passes_to is not None:
         return tool.key
@@ -456,9 +461,10 @@ def _journaled(tool: Tool) -> list[JSON]:
 
 
 def _by_journaled_key(tools: Iterable[Tool]) -> dict[ToolKey, Tool]:
-    """Return the tools, keyed by the module and the name in entries of `_journaled`. Changed tools
-    are replaced by the real tools. If several tools share a key, the tool whose `key` it is takes
-    precedence.
+    """Return the tools, keyed by the module and the name in entries of `_journaled`.
+
+    Changed tools are replaced by the real tools. If several tools share a key, the tool whose `key`
+    it is takes precedence.
     """
     real: dict[ToolKey, Tool] = {}
     by_key_of: dict[ToolKey, Tool] = {}
@@ -508,8 +514,10 @@ def _module_of(tool: Tool) -> str:
 
 def _function_of(tool: Tool) -> str:
     """Return the real name of a function: the name of the idea, or the name of the tool in its
-    module. A tool that passes on its calls keeps its own name, regardless of the name of the tool
-    that answers the calls.
+    module.
+
+    A tool that passes on its calls keeps its own name, regardless of the name of the tool that
+    answers the calls.
     """
     if tool.is_changed:
         # Use the name without the prefix that avoids collisions.

@@ -379,8 +379,10 @@ def _error(kind: str, message: str) -> JSONObject:
 
 def result_for_program(progress: Progress, value: JSON, error: JSONObject | None) -> Result:
     """Return the result of a call as a program receives it: its value, or its error as an
-    exception. The exception's text names the tool as the module does, so the text is the same for
-    the same call in any run.
+    exception.
+
+    The exception's text names the tool as the module does, so the text is the same for the same
+    call in any run.
     """
     if error is None:
         return Result(value)

@@ -108,7 +108,9 @@ ASK: Final = "ask"
 @dataclass(frozen=True, slots=True, order=True)
 class CallSite:
     """The place of a call in the text of a program: the line, from 1, and the number of bytes
-    before the call in that line. Line 0 means that the interpreter does not report the place.
+    before the call in that line.
+
+    Line 0 means that the interpreter does not report the place.
     """
 
     line: int
@@ -509,8 +511,9 @@ def _start(
 
 def prepared(program: str, servers: Mapping[str, str]) -> str:
     """Return a program in which each `from servers import NAME` imports the module of that server;
-    see `Setting`. Line numbers stay the same. An import with any other name is left unchanged, and
-    fails.
+    see `Setting`.
+
+    Line numbers stay the same. An import with any other name is left unchanged, and fails.
     """
     if "servers" not in program:
         return program
@@ -780,8 +783,9 @@ _FOUND: Final = frozenset({"str", "int", "bool", "bytes", "list", "dict", "None"
 
 
 def _stored_keys(program: str) -> set[str] | None:
-    """Return the keys that a program sets, or None if this Python cannot parse the program. The
-    keys matter because a program can add members to an object in a result, and read them
+    """Return the keys that a program sets, or None if this Python cannot parse the program.
+
+    The keys matter because a program can add members to an object in a result, and read them
     afterwards.
     """
     tree = parsed(program)
@@ -1101,8 +1105,9 @@ class ProgramSession:
         return snapshot.resume({"future": ...})
 
     def _site(self, snapshot: Any) -> CallSite:
-        """Return the place, in the program's text, of the call that a snapshot is about. The
-        interpreter counts the bytes of the text that it received.
+        """Return the place, in the program's text, of the call that a snapshot is about.
+
+        The interpreter counts the bytes of the text that it received.
         """
         position = snapshot.position
         if position is None:

@@ -129,8 +129,10 @@ async def expect_sound(
 
 
 def with_effects(tools: Iterable[Tool]) -> Tool:
-    """Return `run_program` for a plan whose programs can call these tools. The returned tool counts
-    as read-only if all of these tools are read-only, and it reaches every module that they reach.
+    """Return `run_program` for a plan whose programs can call these tools.
+
+    The returned tool counts as read-only if all of these tools are read-only, and it reaches every
+    module that they reach.
     """
     called = list(tools)
     reads = all(tool.annotations.read_only is True for tool in called)

@@ -564,9 +564,10 @@ class _Types:
         return class_name
 
     def _literal(self, values: list[JSON], *, inner: bool) -> str:
-        """Return the type of some values. Within a parameter, the type contains no literals: for
-        the checker, a variable with a list of strings is a `list[str]`, no matter which strings the
-        list contains.
+        """Return the type of some values.
+
+        Within a parameter, the type contains no literals: for the checker, a variable with a list
+        of strings is a `list[str]`, no matter which strings the list contains.
         """
         written = [_written(value) for value in values[: _LITERALS + 1]]
         literals = [literal for literal in written if literal is not None]

@@ -173,8 +173,9 @@ class Drafting:
         return guide if isinstance(guide, dict) else str(guide)
 
     async def open_points(self, refs: Sequence[str], caller: str) -> list[OpenPoint]:
-        """Return the points that remain open because of copied values in runs of one task. The list
-        is empty if the plan lifted from the runs is plain.
+        """Return the points that remain open because of copied values in runs of one task.
+
+        The list is empty if the plan lifted from the runs is plain.
         """
         return read_open(await self._compute(refs, caller, points_of, list[JSON](refs), caller))
 

@@ -143,8 +143,9 @@ def _tools_of(
 
 
 def _without_results(plan: ShownPlan, function: Function) -> ShownPlan:
-    """Return the plan without the values that a mind copied from results. Results are private, but
-    the plan is read by the minds of other users who call the tool.
+    """Return the plan without the values that a mind copied from results.
+
+    Results are private, but the plan is read by the minds of other users who call the tool.
     """
     machine = function.run.machine
     results = [call.value for call in machine.history if call.status is CallStatus.DONE]

@@ -69,8 +69,9 @@ def hints_now(
     store: Store, publication: Publication, caller: str, catalogue: Catalogue
 ) -> JSONObject:
     """Return the behaviour hints of a published idea, given the current tools: the idea is
-    read-only if all tools that it calls are read-only. If one of these tools is missing in this
-    process, the hints are the most cautious ones.
+    read-only if all tools that it calls are read-only.
+
+    If one of these tools is missing in this process, the hints are the most cautious ones.
 
     Args:
         store: holds the publications.
@@ -83,9 +84,10 @@ def hints_now(
 
 @dataclass(slots=True)
 class _PresentHints:
-    """Computes the hints of an idea and of the ideas that it calls. The hints of each idea are
-    computed only once, because the number of paths through ideas that call each other can double
-    with each idea.
+    """Computes the hints of an idea and of the ideas that it calls.
+
+    The hints of each idea are computed only once, because the number of paths through ideas that
+    call each other can double with each idea.
     """
 
     store: Store
@@ -190,8 +192,9 @@ class _PresentHints:
 
 
 def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
-    """Combine two sets of hints so that the result promises only what both promise. A missing hint
-    promises nothing: the tool might change anything and reach anywhere.
+    """Combine two sets of hints so that the result promises only what both promise.
+
+    A missing hint promises nothing: the tool might change anything and reach anywhere.
     """
     return {
         "readOnlyHint": hints["readOnlyHint"] is True and stored.get("readOnlyHint") is True,
@@ -204,8 +207,9 @@ def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
 
 def hints_of(tools: Iterable[Tool]) -> JSONObject:
     """Return the behaviour hints of an idea that can call these tools: the idea is read-only if all
-    these tools are read-only. An idea without tools returns a stored value, or a value that a mind
-    writes.
+    these tools are read-only.
+
+    An idea without tools returns a stored value, or a value that a mind writes.
     """
     read_only = idempotent = True
     destructive = open_world = False
@@ -238,8 +242,9 @@ def needed_modules(
     defined: frozenset[str] = frozenset(),
 ) -> set[str | None]:
     """Return the modules that must list their tools before the effects of these calls are known,
-    including modules that published ideas call. The result contains None if the module of one of
-    the tools is unknown.
+    including modules that published ideas call.
+
+    The result contains None if the module of one of the tools is unknown.
 
     Args:
         store: holds the publications.

@@ -120,8 +120,9 @@ def _check_program(plan: JSONObject) -> None:
 
 def check_explained(document: Document) -> None:
     """Check that a document's plan sends the literals that it contains: for the recorded input,
-    each explanation must yield its literal. Explanations that depend on results cannot be checked
-    in this way.
+    each explanation must yield its literal.
+
+    Explanations that depend on results cannot be checked in this way.
 
     Raises:
         PublicationError: an explanation yields a different value. The message names the place and
@@ -273,8 +274,9 @@ _MEMBERS: Final[tuple[tuple[str, str, Callable[[JSON], bool]], ...]] = (
 
 
 def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue) -> JSONObject:
-    """Return the behaviour hints of a plan, given the tools that are available in this process. If
-    the plan calls an unknown tool, which might be added later, the hints are the most cautious
+    """Return the behaviour hints of a plan, given the tools that are available in this process.
+
+    If the plan calls an unknown tool, which might be added later, the hints are the most cautious
     ones.
 
     Args:

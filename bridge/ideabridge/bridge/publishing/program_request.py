@@ -210,9 +210,11 @@ _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\sA-Za-z0-9]")
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the number of tokens that most models count in a text. The estimate tends to be too
-    high rather than too low. In hashes and other random strings, a token has about two characters.
-    A word is one or two tokens, and any other character is one token.
+    """Estimate the number of tokens that most models count in a text.
+
+    The estimate tends to be too high rather than too low. In hashes and other random strings, a
+    token has about two characters. A word is one or two tokens, and any other character is one
+    token.
     """
     count = 0
     for part in _PARTS.findall(text):
@@ -287,8 +289,9 @@ def _tasks(function: Function) -> list[str]:
 def _described(
     beginning: list[str], results: RecordedResults, names: ProgramNames, room: int
 ) -> str:
-    """Describe a run in at most `room` tokens: all calls with the longest previews that fit. If not
-    all calls fit, describe the first calls and the last call with the shortest previews.
+    """Describe a run in at most `room` tokens: all calls with the longest previews that fit.
+
+    If not all calls fit, describe the first calls and the last call with the shortest previews.
     """
     if len(results.calls) > _MOST_CALLS:
         return _shortened(beginning, results, names, room)

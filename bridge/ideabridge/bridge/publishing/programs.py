@@ -117,9 +117,10 @@ class RecordedCall:
 
     @property
     def is_needed(self) -> bool:
-        """True if a program has to make the call. A program does not have to make a call that
-        failed, that only looked around, or that only shaped data, because Python can shape data as
-        well.
+        """True if a program has to make the call.
+
+        A program does not have to make a call that failed, that only looked around, or that only
+        shaped data, because Python can shape data as well.
         """
         if self.is_aside or self.result.exception is not None:
             return False
@@ -156,8 +157,10 @@ class RecordedResults:
 
     @classmethod
     def of(cls, run: RecordedRun, record: RunRecord) -> RecordedResults:
-        """Create the recording of a run. If the run is a session of direct calls, its output does
-        not count, because nobody specified what the result should be.
+        """Create the recording of a run.
+
+        If the run is a session of direct calls, its output does not count, because nobody specified
+        what the result should be.
         """
         ends = _ends(run)
         reading = {call.index: call.reads_only for call in executed_calls(run)[0]}
@@ -190,9 +193,10 @@ class RecordedResults:
 
 
 def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
-    """Prepare the recordings of runs of one task for judging one program. Each recording has the
-    tools of all runs. The program can omit a call that only reads if at least one of the runs did
-    not call that tool.
+    """Prepare the recordings of runs of one task for judging one program.
+
+    Each recording has the tools of all runs. The program can omit a call that only reads if at
+    least one of the runs did not call that tool.
     """
     catalogue = Catalogue(
         {
@@ -533,9 +537,10 @@ def input_schema_of(
     arguments: JSONObject,
     decisions: Mapping[str, ParameterDecision],
 ) -> tuple[JSONObject, JSONObject]:
-    """Return the parameters of a program. If the run had an input schema for this input, the
-    parameters are that schema. Otherwise they are derived from the input and from the properties of
-    `input` that the program reads.
+    """Return the parameters of a program.
+
+    If the run had an input schema for this input, the parameters are that schema. Otherwise they
+    are derived from the input and from the properties of `input` that the program reads.
 
     `input["x"]` results in a required parameter, and `input.get("x", 5)` results in an optional
     parameter with a default. If `input` is used as a whole, each property of the run's input is
@@ -820,8 +825,9 @@ def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str
 
 
 def _is_data_in(text: str, value: str) -> bool:
-    """Return whether a string with a digit is part of another string. A string without a digit does
-    not count, because a word can occur by chance.
+    """Return whether a string with a digit is part of another string.
+
+    A string without a digit does not count, because a word can occur by chance.
     """
     return any(map(str.isdigit, text)) and stands_in(text, value)
 
@@ -944,8 +950,9 @@ def _places_of_texts(
     arguments: JSON, recording: RecordedResults, texts: Collection[str]
 ) -> dict[str, str]:
     """Return the places of strings in a run, keyed by digest: in its calls or its input, even
-    within a longer string, or as a whole value in a result. A word within a string of a result does
-    not count, because it can occur by chance.
+    within a longer string, or as a whole value in a result.
+
+    A word within a string of a result does not count, because it can occur by chance.
     """
     documents: list[tuple[str, JSON, bool]] = []
     for call in recording.calls:

@@ -20,8 +20,10 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """The request to publish a run as a tool. Python, the command line, the page and `publish_idea`
-    each create a request from their arguments. `Bridge.publish` explains the members.
+    """The request to publish a run as a tool.
+
+    Python, the command line, the page and `publish_idea` each create a request from their
+    arguments. `Bridge.publish` explains the members.
 
     Attributes:
         ref: the run, or an idea that the run ended with.
@@ -77,8 +79,10 @@ class PublishRequest:
         return publisher_of(self.caller)
 
     def digest_with(self, written: JSONObject) -> str:
-        """Return a digest of the request. The digest is the same for all requests to publish the
-        same program from the same runs, under the same name, for the same audience.
+        """Return a digest of the request.
+
+        The digest is the same for all requests to publish the same program from the same runs,
+        under the same name, for the same audience.
 
         Args:
             written: the program as JSON, or the name of whoever writes it.

@@ -660,9 +660,10 @@ class Publisher:
     def _audience_of_mind(
         self, request: PublishRequest, audience: tuple[str, ...] | None
     ) -> tuple[str, ...] | None:
-        """Return the callers with whom a version is shared. The words of a version might come from
-        a mind, which has read what others wrote, so a person must approve that others see the
-        version.
+        """Return the callers with whom a version is shared.
+
+        The words of a version might come from a mind, which has read what others wrote, so a person
+        must approve that others see the version.
 
         Without a person's approval, a new name is for the publisher alone.
 
@@ -1146,8 +1147,10 @@ def _task_of(request: PublishRequest, outline: Outline) -> str:
 
 
 def _expect_offered(calls: Iterable[WrittenCall], offered: Catalogue, where: str) -> None:
-    """Raise `PublicationError` if a plan calls a tool that is not offered. A session in a profile
-    does not publish such a plan, because a tool that is added later might not be in the profile.
+    """Raise `PublicationError` if a plan calls a tool that is not offered.
+
+    A session in a profile does not publish such a plan, because a tool that is added later might
+    not be in the profile.
     """
     for place, call in enumerate(calls):
         if not call.has_result and offered.look_up(call) is None:

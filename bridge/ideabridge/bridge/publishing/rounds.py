@@ -37,9 +37,10 @@ _RECORD: Final = "program_rounds."
 
 
 def _setting_of(request: PublishRequest) -> str:
-    """Return the key under which the store records the rounds of a run. The key does not depend on
-    the tool's name or on the additional runs, so someone who changes these does not get further
-    rounds.
+    """Return the key under which the store records the rounds of a run.
+
+    The key does not depend on the tool's name or on the additional runs, so someone who changes
+    these does not get further rounds.
     """
     digest = sha256(f"{request.caller}\0{request.ref}".encode()).hexdigest()
     return _RECORD + digest[:32]

@@ -224,9 +224,10 @@ class Saver:
         return await self._publish_as_it_is(request)
 
     async def _publish_as_it_is(self, request: PublishRequest) -> Publication:
-        """Publish an idea that has no successful run in this store. The tool makes the calls as
-        they are written, with every literal as a constant, or else a mind solves the task in the
-        idea's context, with its schema.
+        """Publish an idea that has no successful run in this store.
+
+        The tool makes the calls as they are written, with every literal as a constant, or else a
+        mind solves the task in the idea's context, with its schema.
 
         Raises:
             PublicationError: the idea cannot become a tool. The message says why, and what would
@@ -265,8 +266,10 @@ class Saver:
 
     def _document(self, ref: str, caller: str) -> tuple[JSONObject, Idea | None]:
         """Return two things: an idea as a document; and the idea itself, or None if it is not in
-        the store. `ref` is the id of an idea, a unique prefix of such an id, or the id of a run
-        that ended early.
+        the store.
+
+        `ref` is the id of an idea, a unique prefix of such an id, or the id of a run that ended
+        early.
         """
         store = self.publisher.store
         record = store.runs.get(ref)

@@ -56,8 +56,9 @@ class NamedSuggestions:
 async def name_suggestions(
     bridge: PublishingBridge, suggestions: Sequence[Suggestion], caller: str
 ) -> NamedSuggestions:
-    """Ask the bridge's mind to name suggestions, in one Request that can take 30 seconds. If there
-    is no mind, or the mind does not answer, the suggestions keep their names.
+    """Ask the bridge's mind to name suggestions, in one Request that can take 30 seconds.
+
+    If there is no mind, or the mind does not answer, the suggestions keep their names.
     """
     if bridge.mind is None or not suggestions:
         return NamedSuggestions([*suggestions], [])

@@ -117,8 +117,9 @@ class Suggestion:
 
     @property
     def signature(self) -> str:
-        """The signature, such as `flight_report(city, date="2026-11-22", recipient?)`. A question
-        mark follows each parameter that can be left out and has no default.
+        """The signature, such as `flight_report(city, date="2026-11-22", recipient?)`.
+
+        A question mark follows each parameter that can be left out and has no default.
         """
         parts: list[str] = []
         for name, parameter in self.parameters:
@@ -245,8 +246,9 @@ class _Repeated:
 
     @property
     def worth(self) -> tuple[bool, int, int]:
-        """The sort key, which grows with the number of calls that a tool would save. Single calls
-        come last, because they are mostly parts of other work.
+        """The sort key, which grows with the number of calls that a tool would save.
+
+        Single calls come last, because they are mostly parts of other work.
         """
         size = len(self.tools)
         is_single = size == 1
@@ -435,9 +437,10 @@ class _Drafts:
         self._caller = caller
 
     def of(self, works: Sequence[_Work]) -> tuple[Sequence[_Work], PlanDraft | None]:
-        """Return the plan that the first work becomes. The other works are evidence, and the
-        parameters that differed are required. Leave out evidence that publishing would refuse.
-        Return None if there is no plan.
+        """Return the plan that the first work becomes.
+
+        The other works are evidence, and the parameters that differed are required. Leave out
+        evidence that publishing would refuse. Return None if there is no plan.
         """
         for count in range(len(works), 0, -1):
             named = works[:count]

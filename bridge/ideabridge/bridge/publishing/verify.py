@@ -45,7 +45,9 @@ class Verdict:
 
 async def verify_offline(publication: Publication, store: Store, checked: PinCheck) -> Verdict:
     """Check a publication without running anything: whether tools are gone or changed, and whether
-    a plan still reproduces its run. Reading the run does not block the event loop; see `reading`.
+    a plan still reproduces its run.
+
+    Reading the run does not block the event loop; see `reading`.
 
     Args:
         publication: the publication, whose run is in the store.

@@ -619,8 +619,10 @@ def _has_references(output: JSON) -> bool:
 def _composed(
     output_schema: JSONObject | None, answer: Answer, solution: Solution
 ) -> tuple[JSON, JSONObject]:
-    """Return (schema, solution) as they are stored. The schema describes a Solution with this
-    output, and does not depend on the tools of this bridge.
+    """Return (schema, solution) as they are stored.
+
+    The schema describes a Solution with this output, and does not depend on the tools of this
+    bridge.
     """
     schema = solution_schema([], output_schema)
     properties = cast("JSONObject", schema["properties"])

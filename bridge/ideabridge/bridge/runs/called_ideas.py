@@ -19,8 +19,9 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, is_idea
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
     """Return the places of the calls in a plan that ask a model each time they run: latent calls,
-    clean rooms, and calls to ideas. An idea counts if a mind solves it again, or if its plan
-    contains a call that asks a model.
+    clean rooms, and calls to ideas.
+
+    An idea counts if a mind solves it again, or if its plan contains a call that asks a model.
     """
     places: list[int] = []
     for place, call in enumerate(written_calls(calls)):

@@ -231,8 +231,9 @@ class KeepWaiting:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Return a waiting run that could not continue in this process. Do not write to the store,
-    because a different process might be able to continue the run.
+    """Return a waiting run that could not continue in this process.
+
+    Do not write to the store, because a different process might be able to continue the run.
 
     Attributes:
         fault: the reason why the run cannot continue.

@@ -284,8 +284,9 @@ def _until_last_request(journal: list[Event]) -> list[Event]:
 
 def _inherited(journal: Sequence[Event], at: int) -> list[Event]:
     """Return the first `at` events in a journal, plus the later events that finish what the first
-    events started: the ends of running calls, and the rest of a streaming answer. Later calls that
-    a program makes are left out, because the program makes them again.
+    events started: the ends of running calls, and the rest of a streaming answer.
+
+    Later calls that a program makes are left out, because the program makes them again.
     """
     inherited: list[Event] = []
     open_parts = _OpenParts()

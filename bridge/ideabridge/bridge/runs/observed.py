@@ -103,6 +103,7 @@ class Observed:
 
 def observed_shape(value: JSON) -> JSONObject:
     """Return a JSON Schema of limited size with the types in a value, and none of the value's data.
+
     The schema of a string that contains a JSON object or array has `contentMediaType` and
     `contentSchema`.
     """

@@ -280,8 +280,10 @@ def _asked_by(machine: Machine, event: AskedEvent) -> Question | None:
 
 
 def _settled_by(event: Event) -> tuple[Key, ...]:
-    """Return the questions that an event settles. The end of a call settles the questions about the
-    call and the questions that its module has asked.
+    """Return the questions that an event settles.
+
+    The end of a call settles the questions about the call and the questions that its module has
+    asked.
     """
     match event:
         case events.CallDecided():

@@ -1,5 +1,6 @@
-"""Pins: records the tools that a published plan calls. The record of a tool contains the tool's
-module, its name and the digest of its definition.
+"""Pins: records the tools that a published plan calls.
+
+The record of a tool contains the tool's module, its name and the digest of its definition.
 
 A plan contains `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that
 its calls name. A call to a module's tool has `_module` and the tool's name in that module, so that
@@ -319,8 +320,9 @@ def changed_in(
     publication: Publication, module: str, catalogue: Catalogue, definition: Definition
 ) -> list[ChangedTool]:
     """Return the tools of a module ("" for this process) that have changed since a version was
-    published or a change was accepted. Tools that are gone are left out, because there is nothing
-    to accept in their place.
+    published or a change was accepted.
+
+    Tools that are gone are left out, because there is nothing to accept in their place.
     """
     changed: list[ChangedTool] = []
     for pin in read_pins(publication.plan_or_guide) or ():
@@ -342,8 +344,10 @@ def accepted_pins(
 
 
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
-    """Return whether a pin names a built-in tool from an earlier version of ideabridge. Equal hints
-    indicate this, because a user's tool with the same name is unlikely to have the same hints.
+    """Return whether a pin names a built-in tool from an earlier version of ideabridge.
+
+    Equal hints indicate this, because a user's tool with the same name is unlikely to have the same
+    hints.
     """
     earlier = definition(pin.digest) or {}
     earlier_hints = {key: value for key, value in earlier.items() if key.endswith("Hint")}

@@ -150,9 +150,10 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
 
 
 def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
-    """Find the idea that `ref` names, and a run of this caller that ended with the idea. If `ref`
-    names a run, return this run. Otherwise, return the latest run that ended with the idea,
-    preferably a run whose status is `done`.
+    """Find the idea that `ref` names, and a run of this caller that ended with the idea.
+
+    If `ref` names a run, return this run. Otherwise, return the latest run that ended with the
+    idea, preferably a run whose status is `done`.
 
     Raises:
         UnknownIdeaError: the idea does not exist, or only other callers have it.

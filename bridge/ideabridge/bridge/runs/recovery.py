@@ -126,8 +126,9 @@ class Recovery:
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
-        """Take up all runs, and return when each has ended, waits for someone, or was abandoned. If
-        it is not known whether a driver is alive, wait until its lease has lapsed.
+        """Take up all runs, and return when each has ended, waits for someone, or was abandoned.
+
+        If it is not known whether a driver is alive, wait until its lease has lapsed.
         """
         deadline: float | None = None
         async with anyio.create_task_group() as group:
@@ -236,8 +237,9 @@ class Recovery:
         return undecided
 
     def _report_ended(self) -> None:
-        """Report runs that ended although the store failed while they were being taken up. The
-        write succeeded later, so no sweep finds these runs again.
+        """Report runs that ended although the store failed while they were being taken up.
+
+        The write succeeded later, so no sweep finds these runs again.
         """
         for run_id in [
             failed_id
@@ -314,14 +316,16 @@ class Recovery:
         return run
 
     def _goes_on_with(self, root: RunRecord) -> bool:
-        """Return whether a room continues together with its parent, because a worker takes up
-        both. `decide_next` would say the same after the journal of the room was read.
+        """Return whether a room continues together with its parent, because a worker takes up both.
+
+        `decide_next` would say the same after the journal of the room was read.
         """
         return self._runs.services.queue.role != "alone" and root.status in ("running", QUEUED)
 
     def _give_up(self, record: RunRecord, error: Exception) -> None:
-        """Report that a run could not be taken up, but only once. If the first report was about the
-        store, a later, different reason is reported as well.
+        """Report that a run could not be taken up, but only once.
+
+        If the first report was about the store, a later, different reason is reported as well.
         """
         passes = isinstance(error, PASSING)
         failed = self._failed.get(record.id)

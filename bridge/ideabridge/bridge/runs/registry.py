@@ -185,9 +185,11 @@ class Registry:
         return run
 
     def resume(self, run_id: str, caller: Viewer, purpose: Purpose = GO_ON) -> Run:
-        """Load a run and continue it in this process. If this process leaves runs to workers, queue
-        the run instead. A run that is waiting for someone or for a worker is returned unchanged.
-        `caller` is the owner of the run, or `SEES_ALL`.
+        """Load a run and continue it in this process.
+
+        If this process leaves runs to workers, queue the run instead. A run that is waiting for
+        someone or for a worker is returned unchanged. `caller` is the owner of the run, or
+        `SEES_ALL`.
 
         Raises:
             UnknownRunError: this caller has no run with that id.
@@ -247,7 +249,9 @@ class Registry:
     @asynccontextmanager
     async def reading_ahead(self, run_id: str) -> AsyncGenerator[None]:
         """Read the journals of a run, its open rooms and its parent runs, in a thread if they are
-        large. Code inside the block can then load the run without reading the journals again.
+        large.
+
+        Code inside the block can then load the run without reading the journals again.
         """
         root = run_id.partition(".")[0]
         lock = self._reading.get(root)
@@ -366,8 +370,9 @@ class Registry:
                 run.rooms[key] = self.reach(record, run, purpose)
 
     def seconds_until_lapse(self, lease: Lease) -> float:
-        """Return how many seconds remain until a lease lapses; see `Watch.seconds_until_lapse`. If
-        a lease belongs to this process but to none of its drivers, it counts as lapsed, because
+        """Return how many seconds remain until a lease lapses; see `Watch.seconds_until_lapse`.
+
+        If a lease belongs to this process but to none of its drivers, it counts as lapsed, because
         releasing it failed.
         """
         if lease.driver != self.driver_name:
@@ -447,8 +452,10 @@ class Registry:
         parent: Run | None,
         memory: int,
     ) -> Run:
-        """Create a `Run` and keep it in memory. `memory` is the size of the run's first events in
-        bytes, and `first` is the event that names the run's mind.
+        """Create a `Run` and keep it in memory.
+
+        `memory` is the size of the run's first events in bytes, and `first` is the event that names
+        the run's mind.
         """
         if isinstance(first, RunStarted) and first.mode == "solve":
             named = first.mind
@@ -491,9 +498,10 @@ class Registry:
         self._drivers.pop(run_id, None)
 
     def memory_beside(self, caller: str, own: KeptBytes | None) -> int:
-        """Estimate the number of bytes of memory that the caller's other runs take. If they take a
-        lot of memory, first drop runs that have ended or are waiting. These runs are read from
-        their journals again when they are needed.
+        """Estimate the number of bytes of memory that the caller's other runs take.
+
+        If they take a lot of memory, first drop runs that have ended or are waiting. These runs are
+        read from their journals again when they are needed.
         """
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
@@ -518,8 +526,9 @@ class Registry:
         return sum(results.values()) + sum(run.machine.output_memory for run in runs)
 
     def _forget_idle(self) -> None:
-        """Drop runs that have ended or are waiting, except the latest of these runs. Dropped runs
-        are read from their journals again when they are needed.
+        """Drop runs that have ended or are waiting, except the latest of these runs.
+
+        Dropped runs are read from their journals again when they are needed.
         """
         if len(self._kept) < _AT_HAND:
             return
@@ -605,9 +614,10 @@ class Registry:
     # -- what becomes of a run ---------------------------------------------------------------------
 
     def hand_off(self, run: Run, record: RunRecord, purpose: Purpose) -> Run:
-        """Perform the outcome that `decide_next` chooses for a run. The run was read from its
-        journal, and this process does not drive it. If the journal has grown, read the run again.
-        Return the run.
+        """Perform the outcome that `decide_next` chooses for a run.
+
+        The run was read from its journal, and this process does not drive it. If the journal has
+        grown, read the run again. Return the run.
         """
         facts = self._facts_of(run, record, purpose)
         step = decide_next(facts)

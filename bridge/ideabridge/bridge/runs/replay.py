@@ -78,8 +78,10 @@ class Replay:
 
 
 def same_input(value: JSON) -> JSON:
-    """Return the input with sorted object keys, for comparison with a recorded input. No other
-    normalisation takes place: 1.0 differs from 1, and a missing member differs from its default.
+    """Return the input with sorted object keys, for comparison with a recorded input.
+
+    No other normalisation takes place: 1.0 differs from 1, and a missing member differs from its
+    default.
     """
     return with_sorted_keys(value)
 

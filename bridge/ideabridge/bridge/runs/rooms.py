@@ -195,10 +195,11 @@ class Rooms:
         )
 
     def _choice(self, run: Run) -> Choice:
-        """Return the mind that answers in the rooms of a run. In a run that a mind solves, this is
-        the mind of the run. In a plan that is itself a room, this is the mind for the rooms of its
-        parent, unless that mind is `turns`. In any other plan, this is the mind that `auto`
-        chooses.
+        """Return the mind that answers in the rooms of a run.
+
+        In a run that a mind solves, this is the mind of the run. In a plan that is itself a room,
+        this is the mind for the rooms of its parent, unless that mind is `turns`. In any other
+        plan, this is the mind that `auto` chooses.
         """
         if run.machine.mode == "solve":
             return Choice(
@@ -400,8 +401,10 @@ def _nested(path: list[str], value: JSON) -> JSON:
 
 def _context_of_call(machine: Machine, request: Request | None, instance: str) -> list[JSON]:
     """Return the context of the Request in which a latent call was proposed, or of the plan if no
-    Request proposed it. The context holds the messages that the call's instance sees. In the room,
-    these messages have no instance.
+    Request proposed it.
+
+    The context holds the messages that the call's instance sees. In the room, these messages have
+    no instance.
     """
     if request is not None:
         context = request.context_json

@@ -286,8 +286,10 @@ class Run:
 
     @property
     def may_rest(self) -> bool:
-        """True if the run is waiting for someone and any process can continue it. While the module
-        of a running call waits for an answer, the run stays in the process that runs the call.
+        """True if the run is waiting for someone and any process can continue it.
+
+        While the module of a running call waits for an answer, the run stays in the process that
+        runs the call.
         """
         return (
             self._is_still
@@ -303,9 +305,10 @@ class Run:
 
     @property
     def waits_in_journal(self) -> bool:
-        """True if a run that was read from its journal does nothing but wait. False if a module has
-        asked a question, because the call ran in another process and might have ended together with
-        that process.
+        """True if a run that was read from its journal does nothing but wait.
+
+        False if a module has asked a question, because the call ran in another process and might
+        have ended together with that process.
         """
         return self._is_still and not parked(self.machine.history)
 
@@ -479,8 +482,10 @@ class Run:
     @overload
     async def result(self, model: type[T]) -> T: ...
     async def result(self, model: type[Any] | None = None) -> Any:
-        """Wait for the run to end, and return its output. If the run has no output schema, the
-        output is the run's state or, if the run has no state, its results.
+        """Wait for the run to end, and return its output.
+
+        If the run has no output schema, the output is the run's state or, if the run has no state,
+        its results.
 
         Args:
             model: the type to return, which is a pydantic model or any type that pydantic supports,
@@ -869,7 +874,9 @@ class Run:
 
     def _expect_in_profile(self, edit: CallDecided, offer: Offer) -> None:
         """Raise `DecisionError` if an edited call uses a tool that the profile of the run does not
-        have. The plan of an idea can call such a tool, but only in the calls that were published.
+        have.
+
+        The plan of an idea can call such a tool, but only in the calls that were published.
         """
         tool = self.machine.history[edit.call].tool
         if edit.tool is not None:
@@ -933,8 +940,9 @@ class Run:
             ) from None
 
     def give(self, rule: StandingRule, seconds: float = LOCK_SECONDS) -> None:
-        """Store a standing rule that a person gave with a decision on this run. `seconds` is the
-        maximum time to wait for another process that is changing the rules.
+        """Store a standing rule that a person gave with a decision on this run.
+
+        `seconds` is the maximum time to wait for another process that is changing the rules.
 
         Raises:
             RulesLockedError: another process is still changing the rules.
@@ -954,8 +962,9 @@ class Run:
 
     def settle_by_rules(self) -> None:
         """Approve the calls in the run and its rooms that wait for a person, if standing rules
-        cover them. If another process drives the run, or the store cannot be written, the calls
-        keep waiting.
+        cover them.
+
+        If another process drives the run, or the store cannot be written, the calls keep waiting.
         """
         for run in list(self.with_rooms()):
             for question in run.questions():
@@ -1218,8 +1227,10 @@ class Run:
     @property
     def noted(self) -> list[JSONObject]:
         """Notes on what is uncertain about the run but hardly ever wrong, such as a value of a kind
-        that no earlier run had read. Each note is `{"at": reference or place, "what", "mild"?:
-        true}`. If a note is not mild, a call that changes something asks for approval first.
+        that no earlier run had read.
+
+        Each note is `{"at": reference or place, "what", "mild"?: true}`. If a note is not mild, a
+        call that changes something asks for approval first.
         """
         return self.machine.doubts.notes
 
@@ -1251,9 +1262,10 @@ class Run:
         return requests
 
     def approvals(self) -> list[JSON]:
-        """Return every pending approval as JSON for assistants; see `Question.to_json`. `plan`
-        holds the plan of a lazy run, in the form of `WaitingPlan.to_json`. Approval ids of a room
-        have the form `CALL/approval`.
+        """Return every pending approval as JSON for assistants; see `Question.to_json`.
+
+        `plan` holds the plan of a lazy run, in the form of `WaitingPlan.to_json`. Approval ids of a
+        room have the form `CALL/approval`.
         """
         entries: list[JSON] = []
         for question in self.questions():
@@ -1303,8 +1315,10 @@ class Run:
     @property
     def unwritten(self) -> str | None:
         """Why the latest events of the run, or of a room, are not in the journal yet, or None if
-        they are. Until they are written, these events have no effect, the run is `running`, and its
-        values are not shown.
+        they are.
+
+        Until they are written, these events have no effect, the run is `running`, and its values
+        are not shown.
         """
         if not self.is_behind:
             return None
@@ -1342,8 +1356,9 @@ class Run:
         )
 
     def spent(self, *, under_way: bool = False) -> Spending:
-        """Return the usage of the run and all its rooms, open or ended. If `under_way` is set,
-        include the usage so far of answers that are about to be interrupted.
+        """Return the usage of the run and all its rooms, open or ended.
+
+        If `under_way` is set, include the usage so far of answers that are about to be interrupted.
         """
         machine = self.machine
         own = self.machine.usage
@@ -1395,8 +1410,9 @@ class Run:
         return spent.over(settings)
 
     def too_dear(self, request: Request) -> str | None:
-        """Return why a Request must not be sent, or None if it can be sent. A Request must not be
-        sent if even its minimum cost exceeds the run's remaining budget.
+        """Return why a Request must not be sent, or None if it can be sent.
+
+        A Request must not be sent if even its minimum cost exceeds the run's remaining budget.
         """
         most = self.machine.settings.tokens
         if most is None:
@@ -1452,9 +1468,10 @@ class Run:
     # -- ideas -------------------------------------------------------------------------------------
 
     def save_step(self, request: Request, stored: JSONObject, outcome: str) -> SaveIdea:
-        """Return a function that saves the idea of a Solution that has run. The function is called
-        in the transaction that writes the events of the next step. The idea's parent is the idea of
-        the previous step, or the idea from which the run began.
+        """Return a function that saves the idea of a Solution that has run.
+
+        The function is called in the transaction that writes the events of the next step. The
+        idea's parent is the idea of the previous step, or the idea from which the run began.
 
         Args:
             request: the Request of the step.

@@ -483,11 +483,12 @@ class Runner:
     # -- effects out -------------------------------------------------------------------------------
 
     def perform(self) -> None:
-        """Journal the events that were applied, and perform every effect that is due. All unblocked
-        calls start together, and the events that unblocked them are journaled with their start.
-        While a write is queued, this method does nothing; `_written` calls it again after the
-        write. If a message handler fails, the events so far are journaled, and this process
-        abandons the run.
+        """Journal the events that were applied, and perform every effect that is due.
+
+        All unblocked calls start together, and the events that unblocked them are journaled with
+        their start. While a write is queued, this method does nothing; `_written` calls it again
+        after the write. If a message handler fails, the events so far are journaled, and this
+        process abandons the run.
         """
         try:
             self._perform()
@@ -784,8 +785,10 @@ class Runner:
             self._end_diverged(error)
 
     def _take_steps(self, steps: Sequence[Step]) -> None:
-        """Post the events for what the program has done. If the program now waits for a result,
-        pass it the next result, or let the run rest until there is one.
+        """Post the events for what the program has done.
+
+        If the program now waits for a result, pass it the next result, or let the run rest until
+        there is one.
         """
         if not self.wanted:
             self.program.stop()
@@ -857,8 +860,9 @@ class Runner:
         self.poke()
 
     def close(self) -> None:
-        """Stop performing effects, because the process is shutting down. A queued write still
-        journals the events that have happened, except the starts of calls.
+        """Stop performing effects, because the process is shutting down.
+
+        A queued write still journals the events that have happened, except the starts of calls.
         """
         self._closed = True
         self.program.stop()
@@ -906,8 +910,10 @@ class Runner:
             self.is_following = False
 
     def resume(self, changed: ConfigurationChanged | None = None) -> None:
-        """Continue after `fold`; see `resume_events`. If the configuration has changed since the
-        run was last driven, `changed` is the event to journal.
+        """Continue after `fold`; see `resume_events`.
+
+        If the configuration has changed since the run was last driven, `changed` is the event to
+        journal.
         """
         if changed is not None:
             self._take(self._screen.admit([changed]))
@@ -1044,8 +1050,10 @@ class RunningCalls:
             lock.release()
 
     async def _post(self, ended_call: _Ended) -> None:
-        """Post the event that ends a call. If several calls end in the same pass of the event loop,
-        the task of the first call posts the events of all these calls.
+        """Post the event that ends a call.
+
+        If several calls end in the same pass of the event loop, the task of the first call posts
+        the events of all these calls.
         """
         self._ended.append(ended_call)
         if len(self._ended) > 1:
@@ -1284,6 +1292,7 @@ _lock: Final[RunVar[anyio.Lock]] = RunVar("_lock")
 
 def _lock_of_loop() -> anyio.Lock:
     """Return the lock with which the tasks of an event loop post large results one at a time.
+
     Posting 8 MB takes up to 1.5 s, so posting 200 such results at the same time would block the
     event loop.
     """

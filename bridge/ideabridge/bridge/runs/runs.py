@@ -241,17 +241,19 @@ class Runs:
             )
 
     async def look_up(self, run_id: str, caller: str) -> Run:
-        """Return a run as `Registry.get` does, but read a large journal in a thread. A worker
-        process would not help, because the run continues in this process.
+        """Return a run as `Registry.get` does, but read a large journal in a thread.
+
+        A worker process would not help, because the run continues in this process.
         """
         self._store.runs.find(run_id, caller=caller)
         async with self.registry.reading_ahead(run_id):
             return await self.services.writer.patiently(lambda: self.registry.get(run_id, caller))
 
     async def resume_when_left(self, run_id: str, caller: Viewer) -> Run:
-        """Resume a run for a person, even one that was set aside; see `Registry.resume`. If only a
-        heartbeat can show whether the run's driver is alive, wait for a heartbeat, but no longer
-        than the lease lasts.
+        """Resume a run for a person, even one that was set aside; see `Registry.resume`.
+
+        If only a heartbeat can show whether the run's driver is alive, wait for a heartbeat, but no
+        longer than the lease lasts.
         """
         first = self._store.runs.find(run_id, caller=caller)
         while True:
@@ -342,9 +344,11 @@ class Runs:
                 run.runner.leave_work()
 
     async def follow_configuration(self, configuration: Configuration) -> None:
-        """Switch to another configuration. Runs that this process drives follow the new rules
-        immediately, and other runs follow them before the next decision. Calls to servers that now
-        start differently, and to Python tools whose definition has changed, fail with the reason.
+        """Switch to another configuration.
+
+        Runs that this process drives follow the new rules immediately, and other runs follow them
+        before the next decision. Calls to servers that now start differently, and to Python tools
+        whose definition has changed, fail with the reason.
         """
         self._in_force.follow(configuration)
         for run in self.registry.all_in_memory():
@@ -392,8 +396,9 @@ class Runs:
 
     def journal_alone(self, run: Run, event: Event) -> None:
         """Journal a decision on a run that cannot continue in this process, without performing any
-        effect. If the decision denies the call that was the only obstacle, the run continues
-        afterwards.
+        effect.
+
+        If the decision denies the call that was the only obstacle, the run continues afterwards.
 
         Raises:
             InterruptedRunError: another process drives the run, or has changed it since it was

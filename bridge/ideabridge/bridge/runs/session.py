@@ -139,7 +139,9 @@ class Session:
 
     async def run_any(self, calls: Sequence[ObjectLike]) -> Any:
         """Run alternatives concurrently, and return the value of the first alternative that
-        succeeds. The other alternatives are cancelled and do not write anything.
+        succeeds.
+
+        The other alternatives are cancelled and do not write anything.
 
         Raises:
             NoAlternativeError: all alternatives failed. `errors` contains all errors.
@@ -150,6 +152,7 @@ class Session:
 
     async def run_race(self, calls: Sequence[ObjectLike]) -> Any:
         """Run alternatives concurrently, and return the value of the first alternative that ends.
+
         The other alternatives are cancelled and do not write anything.
 
         Raises:
@@ -252,8 +255,10 @@ class Session:
         raise self._error([progress])
 
     def _error(self, ended: list[Progress], failure: type[CallError] | None = None) -> CallError:
-        """Return the error for calls without a value. If `failure` is passed and a call failed,
-        return an instance of `failure`. Otherwise, return the error that fits the cause.
+        """Return the error for calls without a value.
+
+        If `failure` is passed and a call failed, return an instance of `failure`. Otherwise, return
+        the error that fits the cause.
         """
         failed = [progress for progress in ended if progress.status is CallStatus.FAILED]
         # If no call failed, all of them were cancelled.
@@ -334,9 +339,10 @@ def _outcome(item: Item) -> str:
 async def open_session(
     start: Callable[[], Awaitable[Run]], *, waits: bool = True
 ) -> AsyncGenerator[Session]:
-    """Open a session over the run that `start` returns. `waits` is as in `Session`. The run ends
-    with the block: as `failed` if the block raises an error, as `cancelled` if it is cancelled, and
-    otherwise as `done`.
+    """Open a session over the run that `start` returns.
+
+    `waits` is as in `Session`. The run ends with the block: as `failed` if the block raises an
+    error, as `cancelled` if it is cancelled, and otherwise as `done`.
     """
     run = await start()
     try:

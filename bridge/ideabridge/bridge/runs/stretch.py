@@ -190,9 +190,10 @@ class _Writing:
         self._times.append(at)
 
     def known_times(self) -> list[float] | None:
-        """Return the time of each event, or None if no time is known. An event without a time gets
-        the time of the event before it. Events before the first known time get the first known
-        time.
+        """Return the time of each event, or None if no time is known.
+
+        An event without a time gets the time of the event before it. Events before the first known
+        time get the first known time.
         """
         last = next((time for time in self._times if time is not None), None)
         if last is None:

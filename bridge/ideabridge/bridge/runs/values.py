@@ -186,8 +186,10 @@ def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
 
 
 def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
-    """Return the errors of the last Solution as an answer shows them. Content that tools sent is
-    shortened like results. The whole content is at †data.error.PLACE.error.sent.
+    """Return the errors of the last Solution as an answer shows them.
+
+    Content that tools sent is shortened like results. The whole content is at
+    †data.error.PLACE.error.sent.
     """
     errors: list[JSON] = []
     room = RESULTS

@@ -180,9 +180,11 @@ class Contents:
         return self._waiting.get(digest) or self._cached.get(digest)
 
     def pack(self, events: Sequence[JSONObject]) -> list[tuple[str, str | None]]:
-        """Return `(text, parts)` for each event. The parts are a JSON object that maps each member
-        to a row of `contents`, or to a list of entries as in a context. The parts are None if the
-        text is the whole event. Call this inside a transaction.
+        """Return `(text, parts)` for each event.
+
+        The parts are a JSON object that maps each member to a row of `contents`, or to a list of
+        entries as in a context. The parts are None if the text is the whole event. Call this inside
+        a transaction.
 
         Raises:
             InvalidJSONError: an event is not JSON.

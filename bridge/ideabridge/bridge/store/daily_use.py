@@ -78,8 +78,9 @@ class TitledRuns:
 
 
 class DailyUse:
-    """Counts the use of the store, by day, by tool and among the newest runs. Each method reads all
-    rows of the days, or of the runs, that it covers.
+    """Counts the use of the store, by day, by tool and among the newest runs.
+
+    Each method reads all rows of the days, or of the runs, that it covers.
     """
 
     def __init__(self, database: Database) -> None:
@@ -144,8 +145,9 @@ class DailyUse:
         return [UsedTool(tool, int(times)) for tool, times in rows]
 
     def runs_by_asker(self, since: str, *, caller: Viewer) -> dict[str, int]:
-        """Return how many runs since a time each program asked for, without rooms. The keys are as
-        `askers` returns them, and `since` is as in `RunFilter`.
+        """Return how many runs since a time each program asked for, without rooms.
+
+        The keys are as `askers` returns them, and `since` is as in `RunFilter`.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -156,9 +158,11 @@ class DailyUse:
         return {asker: int(runs) for asker, runs in rows if asker}
 
     def tools_by_asker(self, since: str, *, caller: Viewer) -> dict[str, list[UsedTool]]:
-        """Return the tools in the runs since a time that each program asked for, and in how many
-        of these runs each tool is. The keys are as `askers` returns them, and `since` is as in
-        `RunFilter`. Calls count once the ideas of their runs are indexed; see `Ideas.index_all`.
+        """Return the tools in the runs since a time that each program asked for, and in how many of
+        these runs each tool is.
+
+        The keys are as `askers` returns them, and `since` is as in `RunFilter`. Calls count once
+        the ideas of their runs are indexed; see `Ideas.index_all`.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -228,9 +232,10 @@ class DailyUse:
     def runs_by_title(
         self, titles: Sequence[str], newest: int, *, caller: Viewer
     ) -> dict[str, TitledRuns]:
-        """Count how many of a caller's newest runs have each of these titles. A run that calls a
-        published tool has the tool's name as its title. Rooms are not counted, and titles without
-        runs are left out.
+        """Count how many of a caller's newest runs have each of these titles.
+
+        A run that calls a published tool has the tool's name as its title. Rooms are not counted,
+        and titles without runs are left out.
 
         Args:
             titles: the titles.

@@ -62,7 +62,9 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 def check_store_place(place: str) -> None:
     """Raise `StorePlaceError` if the location of a store is neither a file nor a PostgreSQL
-    database. The message contains no part of an address, because an address can contain a password.
+    database.
+
+    The message contains no part of an address, because an address can contain a password.
     """
     expected = "expected the path of a file, or postgresql://USER@HOST/DATABASE"
     if place == ":memory:":
@@ -347,9 +349,10 @@ class Database(ABC):
 
     @abstractmethod
     def exclusive(self) -> AbstractContextManager[None]:
-        """Return a transaction during which nobody else can write. Foreign keys are not checked, so
-        the caller must delete the rows that refer to deleted rows. Do not call this inside another
-        transaction.
+        """Return a transaction during which nobody else can write.
+
+        Foreign keys are not checked, so the caller must delete the rows that refer to deleted rows.
+        Do not call this inside another transaction.
         """
 
     @abstractmethod
@@ -417,9 +420,10 @@ class Database(ABC):
 
     @abstractmethod
     def data_version(self) -> int:
-        """Return a number that changes when another process has written to the store. To keep
-        polling cheap, this method does not wait: while a thread in this process writes, the method
-        returns the last known number.
+        """Return a number that changes when another process has written to the store.
+
+        To keep polling cheap, this method does not wait: while a thread in this process writes, the
+        method returns the last known number.
         """
 
     @abstractmethod

@@ -54,7 +54,9 @@ class Decisions:
 
     def latest(self, caller: Viewer, limit: int = 50) -> list[Decided]:
         """Return the decisions of people, assistants and timeouts in the newest runs, latest run
-        first. If `caller` is set, consider only the runs that this caller started.
+        first.
+
+        If `caller` is set, consider only the runs that this caller started.
         """
         check_limit(limit)
         with self._database.guard:

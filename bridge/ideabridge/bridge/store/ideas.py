@@ -305,9 +305,10 @@ class Ideas:
         return number, False
 
     def get(self, ref: str, *, caller: Viewer) -> StoredIdea:
-        """Read an idea, with the metadata that the caller is allowed to see. Values from results of
-        another caller's run are left out. In this case, the content no longer has the idea's id,
-        and `meta.left_out` lists the missing values.
+        """Read an idea, with the metadata that the caller is allowed to see.
+
+        Values from results of another caller's run are left out. In this case, the content no
+        longer has the idea's id, and `meta.left_out` lists the missing values.
 
         Args:
             ref: an id, a unique prefix of an id (at least 6 hex digits), a published NAME or
@@ -474,10 +475,11 @@ class Ideas:
         return None
 
     def _meta_for(self, number: int, first: IdeaMeta, caller: Viewer) -> IdeaMeta:
-        """Return an idea's metadata for a caller. The metadata comes from the idea's first save. If
-        another caller's run made that save, the metadata comes from the caller's first run that
-        made the same idea. If there is no such run, the idea is published to the caller, and the
-        metadata names no run.
+        """Return an idea's metadata for a caller.
+
+        The metadata comes from the idea's first save. If another caller's run made that save, the
+        metadata comes from the caller's first run that made the same idea. If there is no such run,
+        the idea is published to the caller, and the metadata names no run.
         """
         if caller is SEES_ALL or first.run is None:
             return first

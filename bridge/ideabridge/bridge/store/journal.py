@@ -218,9 +218,10 @@ class Journal:
             yield number, self._contents.unpack(body, parts)
 
     def timed_events(self, run_id: str, after: int = 0) -> Iterator[TimedEvent]:
-        """Yield each event of a run after a sequence number, in order, with its time. An event for
-        the start of a call, or for the end of a successful call, contains only the call and the
-        item, because what a call returned is not decoded.
+        """Yield each event of a run after a sequence number, in order, with its time.
+
+        An event for the start of a call, or for the end of a successful call, contains only the
+        call and the item, because what a call returned is not decoded.
 
         Raises:
             UnknownRunError: the run does not exist. The first call to `next` raises this error.
@@ -301,8 +302,10 @@ class Journal:
 
     def is_small(self, run_id: str, most_events: int, most_bytes: int) -> bool:
         """Return whether the journal of a run is within a number of events and an approximate
-        number of bytes. The bytes include the contents that events refer to (the context and
-        Solutions). This method does not decode anything.
+        number of bytes.
+
+        The bytes include the contents that events refer to (the context and Solutions). This method
+        does not decode anything.
 
         Raises:
             UnknownRunError: the run does not exist.
@@ -562,9 +565,11 @@ class Journal:
         sessions: bool = True,
         chosen: RunFilter | None = None,
     ) -> list[RunRecord]:
-        """Return the runs of a caller, newest first; `status` and `chosen` filter them. `after` is
-        the last id of the previous page. Unless `rooms` is true, runs that answer calls from other
-        runs are left out. Unless `sessions` is true, recorded and imported calls are left out.
+        """Return the runs of a caller, newest first; `status` and `chosen` filter them.
+
+        `after` is the last id of the previous page. Unless `rooms` is true, runs that answer calls
+        from other runs are left out. Unless `sessions` is true, recorded and imported calls are
+        left out.
 
         Raises:
             CursorError: the limit is out of bounds.

@@ -135,9 +135,10 @@ class Leases:
     def of_runs(
         self, status: str, fingerprint: str | None = None, limit: int = 1000
     ) -> list[Lease]:
-        """Return the leases of the runs with this status, newest run first. Leave out runs that
-        were set aside. If `fingerprint` is set, include only runs under the configuration with this
-        fingerprint.
+        """Return the leases of the runs with this status, newest run first.
+
+        Leave out runs that were set aside. If `fingerprint` is set, include only runs under the
+        configuration with this fingerprint.
         """
         with self._database.guard:
             rows = self._database.execute(

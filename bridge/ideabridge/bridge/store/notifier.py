@@ -16,8 +16,9 @@ class Notifier:
         return False
 
     def notify(self, notice: str) -> None:
-        """Notify the processes that listen when the transaction is committed. Call this inside a
-        transaction. This method has no effect if `can_notify` is false.
+        """Notify the processes that listen when the transaction is committed.
+
+        Call this inside a transaction. This method has no effect if `can_notify` is false.
         """
 
     def listen(self, take: Callable[[str], None], lost: Callable[[], None]) -> Callable[[], None]:

@@ -19,9 +19,10 @@ expires, in seconds since 1970.
 
 
 class OwnerLinks:
-    """Single-use links that sign the owner in to the page. Anyone who can write to the store can
-    create such a link, and every server on the store accepts it. The store contains only hashes of
-    the links.
+    """Single-use links that sign the owner in to the page.
+
+    Anyone who can write to the store can create such a link, and every server on the store accepts
+    it. The store contains only hashes of the links.
     """
 
     def __init__(self, settings: StoredSettings) -> None:

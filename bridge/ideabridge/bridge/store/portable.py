@@ -52,8 +52,9 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
 
 def remake(document: JSON, handlers: Handlers | None = None) -> Request:
     """Rebuild the Request of an exported idea from the document alone, with the same id and the
-    same text for the mind. The model's settings are not in the document, and are not part of any
-    id.
+    same text for the mind.
+
+    The model's settings are not in the document, and are not part of any id.
 
     Args:
         document: a document that `export_idea` returned.
@@ -255,9 +256,10 @@ class Document:
     publication: JSONObject | None
 
     def publication_members(self) -> dict[str, Any]:
-        """Return the members of a document's publication that are needed to publish it. The
-        document's statements about checks of the plan become claims, and the description ends with
-        a note that the publication was imported.
+        """Return the members of a document's publication that are needed to publish it.
+
+        The document's statements about checks of the plan become claims, and the description ends
+        with a note that the publication was imported.
 
         Raises:
             IdeaDocumentError: the document contains no publication.

@@ -145,10 +145,11 @@ class Families:
 def holders(
     database: Database, ideas: Iterable[int] | None = None, since: int = 0
 ) -> Iterator[tuple[Key, str]]:
-    """Yield `(member, reason)` for everything that publications and tags need. An idea needs the
-    run from which it was lifted and the runs that confirmed it. If there are no such runs, the idea
-    needs the first of these that exists: the latest run that ended with the idea, any of its runs,
-    the idea itself.
+    """Yield `(member, reason)` for everything that publications and tags need.
+
+    An idea needs the run from which it was lifted and the runs that confirmed it. If there are no
+    such runs, the idea needs the first of these that exists: the latest run that ended with the
+    idea, any of its runs, the idea itself.
 
     Args:
         database: the store. Call this inside a guard or transaction.

@@ -695,8 +695,10 @@ class Publications:
 
     def look_up(self, ref: str, *, caller: Viewer) -> Publication | None:
         """Return the publication that NAME or NAME@VERSION refers to, or None if `named` would
-        raise an error. Unlike `named`, this method suggests no names, so it takes the same time no
-        matter how many names there are.
+        raise an error.
+
+        Unlike `named`, this method suggests no names, so it takes the same time no matter how many
+        names there are.
         """
         try:
             name, version = read_named(ref)
@@ -805,10 +807,11 @@ class Publications:
         by_hand: bool = False,
         words: str = "",
     ) -> Page[Publication]:
-        """Return a page of the current publications, sorted by name. If `caller` is set, the page
-        contains only publications that this caller sees. If `by_hand` is set, it contains only
-        publications whose ideas no run has made. If `words` is set, it contains only publications
-        whose name or description contains this text.
+        """Return a page of the current publications, sorted by name.
+
+        If `caller` is set, the page contains only publications that this caller sees. If `by_hand`
+        is set, it contains only publications whose ideas no run has made. If `words` is set, it
+        contains only publications whose name or description contains this text.
 
         Raises:
             CursorError: `after` is not a cursor for this list, or the limit is out of bounds.

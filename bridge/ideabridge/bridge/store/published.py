@@ -121,10 +121,11 @@ class PublishedGuide:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPlan(Solution):
-    """The parts of a published plan (`Publication.plan`) that a call runs. `PlanOrigin` says how
-    the plan was made, and `context/plan_literals.py` says how a plan finds values that a run
-    copied. The calls of a program only name the tools that the program can call. If the plan has no
-    output, the answer is the state.
+    """The parts of a published plan (`Publication.plan`) that a call runs.
+
+    `PlanOrigin` says how the plan was made, and `context/plan_literals.py` says how a plan finds
+    values that a run copied. The calls of a program only name the tools that the program can call.
+    If the plan has no output, the answer is the state.
 
     Attributes:
         instances: the initial states, keyed by instance.

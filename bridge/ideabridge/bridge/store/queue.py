@@ -64,8 +64,10 @@ class RunQueue:
     def count(
         self, fingerprint: str | None = None, most: int = 1, *, caller: str | None = None
     ) -> int:
-        """Count the runs that are waiting for a worker, up to `most`. If `fingerprint` is set,
-        count only runs of this configuration. If `caller` is set, count only runs of this owner.
+        """Count the runs that are waiting for a worker, up to `most`.
+
+        If `fingerprint` is set, count only runs of this configuration. If `caller` is set, count
+        only runs of this owner.
         """
         with self._database.guard:
             return self._database.number(
@@ -83,6 +85,7 @@ class RunQueue:
         is_last: Callable[[str], bool] = lambda _caller: False,
     ) -> list[str]:
         """Take runs out of the queue: their status becomes `running`, and the caller drives them.
+
         Runs that have already begun come first, then runs of the callers with the fewest active
         runs, then the oldest runs. Only one process can claim at a time. The others wait until the
         transaction of that process ends.

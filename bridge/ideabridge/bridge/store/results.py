@@ -250,9 +250,10 @@ class _OwnContext:
         return own
 
     def _reference_to(self, path: Path, instance: str) -> str:
-        """Return the reference to a value. If the value is inside a value that a call wrote, return
-        the reference to the place of the written value, because keys below that place are part of a
-        result.
+        """Return the reference to a value.
+
+        If the value is inside a value that a call wrote, return the reference to the place of the
+        written value, because keys below that place are part of a result.
         """
         while len(path) > 1 and not any(
             named == instance and written[: len(path)] == path for named, written in self._written

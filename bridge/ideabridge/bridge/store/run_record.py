@@ -21,8 +21,10 @@ ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Information that one process leaves for the next about a run that has not ended. A process
-    that takes up the run replaces all of this information. A process that shuts down removes it.
+    """Information that one process leaves for the next about a run that has not ended.
+
+    A process that takes up the run replaces all of this information. A process that shuts down
+    removes it.
 
     Attributes:
         needs: the modules that the run needs while it waits for a worker.

@@ -278,8 +278,10 @@ class Search:
         return len(rows), rows[-1][0] if rows else after
 
     def rebuild(self, breathe: Callable[[], None]) -> None:
-        """Index all existing ideas again, in a new table. Searches use the old table until the new
-        table replaces it. Other processes can write during the rebuild.
+        """Index all existing ideas again, in a new table.
+
+        Searches use the old table until the new table replaces it. Other processes can write during
+        the rebuild.
 
         Args:
             breathe: called between transactions.

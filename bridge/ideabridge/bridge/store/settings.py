@@ -80,7 +80,9 @@ class StoredSettings:
 
     def sign_in_key(self, *, make: bool = False) -> str:
         """Return a key that distinguishes this store's users from the users of other stores when
-        they sign in to modules. If `make` is not set, the result is "" until the store has a key.
+        they sign in to modules.
+
+        If `make` is not set, the result is "" until the store has a key.
         """
         if make:
             key = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16))

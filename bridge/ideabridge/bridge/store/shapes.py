@@ -40,9 +40,11 @@ _OF_INPUT: Final = re.compile(r"†input(?:[.\[].*)?", re.DOTALL)
 
 def shape_of(solution: Solution) -> bytes | None:
     """Return the hash of a Solution's calls and output without literals, or None if it has no
-    calls. The hash depends on references, tools, modules, paths and keys. It does not depend on
-    strings, numbers and lists of these, or on references to the input, because such references
-    replace literals.
+    calls.
+
+    The hash depends on references, tools, modules, paths and keys. It does not depend on strings,
+    numbers and lists of these, or on references to the input, because such references replace
+    literals.
     """
     if not solution.calls:
         return None
@@ -127,8 +129,9 @@ class Need:
 
 
 def needs_of(idea: Idea, plan: JSON = None) -> list[Need]:
-    """Return the tools that the calls of an idea and of its published plan name. If a call does not
-    name the module of its tool, the module is taken from the schema of the idea.
+    """Return the tools that the calls of an idea and of its published plan name.
+
+    If a call does not name the module of its tool, the module is taken from the schema of the idea.
     """
     calls = [*idea.solution_parts.calls, *read_as(Solution, plan).calls]
     return sorted(_needs_of(calls, modules_of(idea.schema)))
@@ -307,8 +310,9 @@ class CallIndex:
         return uses
 
     def remove(self, idea: int, of_run: set[str] | None) -> None:
-        """Delete the use keys of an idea that is being deleted or moved to another run. Call this
-        inside a transaction, before the row of the idea changes.
+        """Delete the use keys of an idea that is being deleted or moved to another run.
+
+        Call this inside a transaction, before the row of the idea changes.
 
         Args:
             idea: its row.

@@ -298,7 +298,9 @@ class Store:
 
     def prunable(self, *, before: str) -> Prunable:
         """Find what a pruning would delete: whole runs with their rooms, forks and ideas, oldest
-        first. The result includes only runs that have ended. It does not include anything that is
+        first.
+
+        The result includes only runs that have ended. It does not include anything that is
         published or tagged. This method reads every idea, so do not call it in the event loop.
 
         Args:
@@ -311,9 +313,10 @@ class Store:
         return self._pruning.prunable(past_time(before, "before"))
 
     def prune(self, prunable: Prunable) -> Pruned:
-        """Delete what `prunable` found, except anything that has since come into use. Other
-        processes can use the store during the pruning. If the process is killed, the store stays
-        consistent and the next pruning continues. `vacuum` also shrinks the file.
+        """Delete what `prunable` found, except anything that has since come into use.
+
+        Other processes can use the store during the pruning. If the process is killed, the store
+        stays consistent and the next pruning continues. `vacuum` also shrinks the file.
         """
         return self._pruning.prune(prunable)
 
@@ -486,8 +489,10 @@ class Store:
 
     def data_version(self) -> int:
         """Return a number that changes when *another* connection, usually of another process, has
-        written something. Reading this number is cheaper than reading
-        `Publications.catalogue_version`, which changes only with publications.
+        written something.
+
+        Reading this number is cheaper than reading `Publications.catalogue_version`, which changes
+        only with publications.
         """
         return self._database.data_version()
 

@@ -190,15 +190,17 @@ class ToolMemory:
             self._replace(_INSTRUCTIONS, module, name, text or None, MAX_LISTS)
 
     def offered(self, module: str) -> JSONObject:
-        """Return a module's lists of resources, templates and prompts, keyed by kind. The value of
-        a kind is null if the module has no entries of that kind; a kind whose list was never read
-        is absent. `module` is the fingerprint of the module's configuration.
+        """Return a module's lists of resources, templates and prompts, keyed by kind.
+
+        The value of a kind is null if the module has no entries of that kind; a kind whose list was
+        never read is absent. `module` is the fingerprint of the module's configuration.
         """
         return self._object(_OFFERED, module) or {}
 
     def keep_offered(self, module: str, name: str, lists: JSONObject) -> None:
-        """Store a module's lists of resources, templates and prompts, if they have changed. Lists
-        that are too large are not stored. For the other arguments, see `keep_tools`.
+        """Store a module's lists of resources, templates and prompts, if they have changed.
+
+        Lists that are too large are not stored. For the other arguments, see `keep_tools`.
         """
         body = encode(lists)
         text: str | None = None

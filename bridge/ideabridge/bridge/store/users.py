@@ -173,9 +173,10 @@ def owner_of(caller: str) -> str:
 
 
 def sees_run_of(viewer: Viewer, caller: str) -> bool:
-    """Return whether a viewer sees the runs of a caller. A viewer without a profile sees its own
-    runs, including those that it began in profiles. A viewer in a profile sees only its own runs in
-    that profile.
+    """Return whether a viewer sees the runs of a caller.
+
+    A viewer without a profile sees its own runs, including those that it began in profiles. A
+    viewer in a profile sees only its own runs in that profile.
     """
     return viewer in (SEES_ALL, caller, owner_of(caller))
 

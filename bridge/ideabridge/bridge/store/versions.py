@@ -128,8 +128,10 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
 
 
 def _pins(old: JSONObject, new: JSONObject) -> Iterator[str]:
-    """Yield the differences between the pinned tools of two plans or guides. Pins on only one side
-    do not count as a difference, because an import adds pins to a document without pins.
+    """Yield the differences between the pinned tools of two plans or guides.
+
+    Pins on only one side do not count as a difference, because an import adds pins to a document
+    without pins.
     """
     if "pins" in old and "pins" in new:
         yield from _lines("tools", _pinned_in(old), _pinned_in(new), None)
@@ -191,8 +193,10 @@ def _interface(
 def breaking(old: Side, new: Side) -> list[str]:
     """Return the obvious changes that break callers of `old`: a new required parameter, a removed
     or retyped parameter or output field, an answer for only one input, or effects where there were
-    none before. Other changes of the schemas (limits, patterns, enumerations, alternatives) are
-    reported only by `changes`.
+    none before.
+
+    Other changes of the schemas (limits, patterns, enumerations, alternatives) are reported only by
+    `changes`.
     """
     lines = [f"input: {line}" for line in _breaking_input(old, new)]
     lines += [f"output: {line}" for line in _breaking_output(old, new)]
@@ -235,8 +239,9 @@ def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
 
 
 def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool) -> Iterator[str]:
-    """Yield a line for each member of an object, at any depth, that `new` removes or retypes. The
-    type of an input is allowed to become wider, and the type of an output narrower.
+    """Yield a line for each member of an object, at any depth, that `new` removes or retypes.
+
+    The type of an input is allowed to become wider, and the type of an output narrower.
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
@@ -367,8 +372,9 @@ def _name(call: JSON) -> str:
 
 
 def _lines(path: str, old: JSON, new: JSON, widest: int | None = _WIDEST_VALUE) -> Iterator[str]:
-    """Yield the differences between two values, each with its path. Null counts as no value. Values
-    longer than `widest` characters are truncated.
+    """Yield the differences between two values, each with its path.
+
+    Null counts as no value. Values longer than `widest` characters are truncated.
     """
     if old is None:
         if new is not None:

@@ -20,8 +20,10 @@ _NO_NULLS: Final[frozenset[int]] = frozenset()
 
 
 class _Parsed(NamedTuple):
-    """A statement, split at its parameters. `places` contains the indexes of the parameters.
-    `texts` contains the SQL around the parameters, so it has one more item.
+    """A statement, split at its parameters.
+
+    `places` contains the indexes of the parameters. `texts` contains the SQL around the parameters,
+    so it has one more item.
     """
 
     texts: tuple[str, ...]

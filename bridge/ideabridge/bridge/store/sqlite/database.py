@@ -273,7 +273,9 @@ class SqliteDatabase(Database):
 
     def _patiently(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Run a statement that begins to write, and wait while another process keeps the file
-        locked. The caller holds the lock exactly once. Each pause releases the lock.
+        locked.
+
+        The caller holds the lock exactly once. Each pause releases the lock.
         """
         deadline = -1.0
         pause = _SHORTEST

@@ -134,9 +134,10 @@ class StoreFiles:
         self.look()
 
     def fault(self) -> str | None:
-        """Describe what happened to the files, or return None if they are in place. The files are
-        checked only if the modification time of their folder has changed, as it does when any name
-        in it changes.
+        """Describe what happened to the files, or return None if they are in place.
+
+        The files are checked only if the modification time of their folder has changed, as it does
+        when any name in it changes.
         """
         try:
             folder = os.stat(self._folder)  # noqa: PTH116 - a commit waits for it: Path.stat takes twice as long

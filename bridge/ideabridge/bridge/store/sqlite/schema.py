@@ -535,7 +535,9 @@ def _table(
     refers: tuple[str, str] | None = None,
 ) -> Table:
     """Create a strict table whose columns are NOT NULL, except the key columns and the columns in
-    `nullable`. `refers` names a foreign-key column and the table that it refers to.
+    `nullable`.
+
+    `refers` names a foreign-key column and the table that it refers to.
     """
     keys = {key} if isinstance(key, str) else {*key}
     return database.table(name).create(

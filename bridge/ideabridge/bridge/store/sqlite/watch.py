@@ -89,9 +89,11 @@ class FileWatch:
     def _gone(
         self, files: StoreFiles, fault: str, connection: sqlite3.Connection
     ) -> StoreGoneError:
-        """Return the error for files that are gone. The first call saves the contents that the
-        connection still holds. If that fails, a later call tries again when the state of the files
-        has changed: for example, their folder might have come back without the files.
+        """Return the error for files that are gone.
+
+        The first call saves the contents that the connection still holds. If that fails, a later
+        call tries again when the state of the files has changed: for example, their folder might
+        have come back without the files.
         """
         with self._saving:
             if not self._advice or self._unsaved not in ("", fault):
