@@ -55,6 +55,35 @@ def test_an_invitation_has_what_a_user_needs(page: Page, site: str) -> None:
     expect(page.get_by_role("status")).to_contain_text("ann: disable")
 
 
+def test_people_stand_beside_their_names_on_a_phone(page: Page, site: str) -> None:
+    with client(site) as http:
+        send(http, "/ui/admin/users", page="/ui/admin", name="ann", action="add")
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{site}admin?show=users")
+
+    for row in page.locator(".people tbody tr").all():
+        tile = row.locator(".tile").bounding_box()
+        name = row.locator(".tiled > div").bounding_box()
+        assert tile is not None
+        assert name is not None
+        assert tile["x"] >= 12
+        assert tile["x"] + tile["width"] < name["x"]
+        assert tile["y"] < name["y"] + name["height"]
+    expect(page.locator(".people tbody tr")).not_to_have_count(0)
+
+
+def test_values_have_the_width_of_a_phone(page: Page, site: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{site}admin?show=limits")
+    row = page.locator(".data tr").first
+    label = row.locator("th").bounding_box()
+    value = row.locator("td").bounding_box()
+    assert label is not None
+    assert value is not None
+    assert value["y"] >= label["y"] + label["height"] - 1
+    assert value["width"] > 330
+
+
 def test_nobody_disables_or_promotes_themselves(tmp_path: Path, site: str) -> None:
     with Store.open(tmp_path / "ideas.sqlite") as store:
         store.users.add("ada", "admin")

@@ -205,6 +205,30 @@ def test_the_rooms_are_at_the_bottom_of_a_phone(page: Page, site: str, width: in
     expect(home).to_have_attribute("aria-current", "page")
 
 
+def test_counts_of_the_bar_of_a_phone_cover_no_icon(page: Page, site: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{site}runs")
+    rooms = page.get_by_role("navigation", name="Pages")
+    for entry, count in (
+        (rooms.get_by_role("link", name="Approvals"), "#waiting"),
+        (rooms.locator("summary"), "#failing-behind-menu"),
+    ):
+        label = (
+            "(one) => { const range = document.createRange(); range.selectNode([...one.childNodes]"
+        )
+        label += ".find((node) => node.nodeType === 3 && node.data.trim()));"
+        label += " return range.getBoundingClientRect().top; }"
+        before = entry.evaluate(label)
+        page.locator(count).evaluate("(one) => { one.innerHTML = '<span class=count>4</span>'; }")
+        assert entry.evaluate(label) == before
+        badge = page.locator(f"{count} .count").bounding_box()
+        # What is drawn of an icon is narrower than its box.
+        icon = entry.locator("path").bounding_box()
+        assert badge is not None
+        assert icon is not None
+        assert badge["x"] >= icon["x"] + icon["width"]
+
+
 def test_the_menu_of_a_phone_leads_to_the_servers_and_closes(page: Page, site: str) -> None:
     page.set_viewport_size({"width": 320, "height": 800})
     page.goto(f"{site}runs")
