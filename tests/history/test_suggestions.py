@@ -341,3 +341,17 @@ async def test_without_an_answer_names_are_made_of_the_tools(home: Path, answer:
     (note,) = notes
     assert note.startswith("the names combine the tools' names, because the model gave none: ")
     assert len(requests) == 1
+
+
+async def test_a_result_that_the_output_reads_from_the_state_is_not_dropped(home: Path) -> None:
+    async with opened(home) as bridge:
+        for customer in ("ann", "bob", "cleo"):
+            found = {"_tool": "find", "customer": customer, "_outputPath": "found"}
+            described = {"_tool": "describe", "order": f"{customer}-1"}
+            calls = [found, described]
+            run = await bridge.run_plan({"calls": calls, "output": "†state.found"})
+            await run.wait(20)
+
+        (one,) = bridge.suggest()
+        dropped = [point.at for point in one.open if point.kind == "dropped_result"]
+        assert dropped == ["calls.1"]

@@ -292,9 +292,9 @@ def test_suggestions_arrive_after_the_page(page: Page, site: str) -> None:
     expect(page.locator("#runs tbody tr")).to_have_count(3)
     page.goto(f"{site}home")
     suggested = page.locator("#suggested")
-    expect(suggested).to_contain_text("done 3 times")
-    suggested.get_by_role("link", name="Make one a tool").click()
-    expect(page.get_by_role("button", name="Make it a tool").first).to_be_visible()
+    expect(suggested).to_contain_text("List orders, then find customer ran 3 times")
+    suggested.get_by_role("link", name="Review suggestions").click()
+    expect(page.get_by_role("link", name="Review and make a tool").first).to_be_visible()
 
 
 def test_a_tool_that_was_made_here_is_among_those_used_most(page: Page, site: str) -> None:

@@ -506,14 +506,21 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
     expect(suggested).to_have_text("Suggested 1")
     card = page.locator("article.card").first
     expect(card).to_be_visible()
+    expect(card.get_by_role("heading")).to_have_text("List orders, then find customer")
+    expect(card).to_contain_text("These 2 steps ran 3 times, and only read.")
+    expect(card.locator(".note")).to_have_text(
+        "Check before you make it: the result of find_customer would not be used or returned."
+    )
     # No address contains the secret of the session.
-    look = card.get_by_role("link", name="Look at it first").get_attribute("href")
-    assert look is not None
-    assert "secret" not in look
-    name = card.get_by_label("Name").input_value()
+    review = card.get_by_role("link", name="Review and make a tool").get_attribute("href")
+    assert review is not None
+    assert "secret" not in review
+    name = card.locator("code").inner_text()
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
-    card.get_by_role("button", name="Make it a tool").click()
+    card.get_by_role("button", name="Make it as proposed").click()
     expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
+    # Nobody has to write the same value twice.
+    expect(page.locator("#call-form").get_by_role("textbox")).to_have_count(1)
     # The page says how to ask for the new tool, and how assistants see it.
     made = page.locator(".made")
     expect(made).to_contain_text(f"mcp__ideabridge__{name}")

@@ -16,7 +16,7 @@ anything.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeAlias, cast
 
@@ -27,7 +27,7 @@ from ideabridge.bridge.context.explanations import (
     PathTo,
     operand_path,
 )
-from ideabridge.bridge.context.references import Path, parse_reference
+from ideabridge.bridge.context.references import Path, parse_reference, parse_target
 from ideabridge.bridge.lifting.aligned import is_position
 from ideabridge.bridge.lifting.contrast import short
 from ideabridge.bridge.lifting.draft import PlanDraft
@@ -35,7 +35,7 @@ from ideabridge.bridge.lifting.function import walk
 from ideabridge.bridge.lifting.inside import Inside
 from ideabridge.bridge.lifting.leaves import Leaf, path_of
 from ideabridge.bridge.lifting.lifted import RECORDED
-from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
+from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 OpenKind: TypeAlias = Literal[
     "several_places",
@@ -151,9 +151,14 @@ def _left_out(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 def _dropped(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Yield read-only calls whose results are neither read nor returned."""
-    read = {_place_read(operand_path(text)) for text in draft.references}
+    paths = [operand_path(text) for text in draft.references]
+    if draft.output is None:
+        # The answer of a plan without an output is its whole state.
+        paths.append(("state",))
+
+    read = {_place_read(path) for path in paths}
     for place, call in enumerate(draft.lifted.aligned.calls):
-        if call.reads_only and place not in read:
+        if call.reads_only and place not in read and not _writes_for(paths, draft.calls[place]):
             reason = (
                 f"no later call reads the result of {call.name}, and the tool does not return it"
             )
@@ -283,6 +288,22 @@ def _place_read(path: Path) -> int:
             return int(place)
         case _:
             return -1
+
+
+def _writes_for(paths: Sequence[Path], call: JSON) -> bool:
+    """Return whether one of these paths reads what a call writes to the state."""
+    target = object_or_empty(call).get("_outputPath")
+    if not isinstance(target, str):
+        return False
+
+    for written in parse_target(target).paths:
+        for path in paths:
+            # A path reads what is written to it, above it or below it.
+            shared = min(len(path), len(written))
+            if path[:shared] == written[:shared]:
+                return True
+
+    return False
 
 
 def _has_position(draft: PlanDraft, path: PathTo) -> bool:

@@ -25,6 +25,7 @@ from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.runs import PAGE as PAGE_OF_RUNS
 from ideabridge.server.ui.server_forms import has_servers_to_import
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.suggested import SuggestedTool
 from ideabridge.server.views.records import ListedStatus, listed_runs
 from ideabridge.server.views.shown import PAGE
 from ideabridge.tools.names import counted
@@ -206,7 +207,8 @@ class HomePage:
         caller = visitor_of(request).caller
         suggest = partial(self._bridge.suggest, limit=_SHOWN_SUGGESTIONS, caller=caller)
         suggestions = await compute_in_thread(suggest)
-        return self._site.page(request, "home_suggestions.html", suggestions=suggestions)
+        cards = [SuggestedTool.of(suggestion) for suggestion in suggestions]
+        return self._site.page(request, "home_suggestions.html", suggestions=cards)
 
     async def _cards(self, visitor: Visitor) -> list[Card]:
         """Return open decisions, in the same order as on the page for approvals."""

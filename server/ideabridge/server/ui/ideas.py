@@ -73,6 +73,7 @@ from ideabridge.server.ui.showing import (
     title_names_tools,
 )
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.suggested import SuggestedTool
 from ideabridge.server.ui.tool_texts import opening_sentence
 from ideabridge.server.ui.trials import page_after, trial_of
 from ideabridge.server.views.records import listed_runs
@@ -286,7 +287,8 @@ class IdeaPages:
         elif view == "suggested":
             suggest = partial(self._bridge.suggest, limit=_SUGGESTIONS + 1, caller=visitor.caller)
             suggestions = await compute_in_thread(suggest)
-            values["suggestions"] = suggestions[:_SUGGESTIONS]
+            shown = suggestions[:_SUGGESTIONS]
+            values["suggestions"] = [SuggestedTool.of(suggestion) for suggestion in shown]
             values["more_suggestions"] = len(suggestions) > _SUGGESTIONS
         elif view == "saved":
             values |= self._saved(query, words, visitor)
@@ -705,8 +707,7 @@ class IdeaPages:
 
         decided = submitted.decided or self._decided(before, ref, visitor)
         if required and not decided.parameters:
-            parameters: JSONObject = {name: {"required": True} for name in required}
-            decided = EarlierDecisions(parameters, decided.choices)
+            decided = EarlierDecisions(_all_required(required), decided.choices)
 
         choices = dict(decided.choices)
         if runs:
@@ -820,6 +821,19 @@ class IdeaPages:
             return draft, decided
         return shorter, EarlierDecisions(parameters, decided.choices)
 
+    async def _proposed_parameters(
+        self, form: FormFields, ref: str, visitor: Visitor
+    ) -> JSONObject:
+        """Return the decisions about parameters that the page of a draft proposes."""
+        choices: JSONObject = {"runs": list[JSON](form.all("with"))}
+        parameters = _all_required(form.all("require"))
+        draft = await self._bridge.publisher.drafting.draft(
+            ref, visitor.caller, choices=choices, parameters=parameters
+        )
+        decided = EarlierDecisions(parameters)
+        _, decided = await self._joined(ref, visitor, choices, draft, decided)
+        return decided.parameters
+
     def _title_of(self, ref: str, visitor: Visitor) -> str:
         """Return the title of the run that a reference names, or "" if it has none or `ref` is an
         idea.
@@ -889,12 +903,15 @@ class IdeaPages:
             case _:
                 raise ArgumentError("the earlier decisions: expected [parameters, choices]")
 
+        if form.get("as_proposed"):
+            parameters = await self._proposed_parameters(form, ref, visitor)
+        else:
+            parameters = _parameters(form, parameters)
+
         refused_name = self._refused_name(name, form.get("replaces"), visitor)
         if refused_name is not None:
             chosen = _choices(form, read_choices(choices))
-            kept = EarlierDecisions(
-                _parameters(form, parameters), replace(chosen, runs=()).to_json()
-            )
+            kept = EarlierDecisions(parameters, replace(chosen, runs=()).to_json())
             submitted = _Submitted.of(form, kept, refused_name)
             return await self._draft_page(
                 request, ref, form.get("replaces"), list(chosen.runs), submitted=submitted
@@ -920,7 +937,7 @@ class IdeaPages:
             publish_request = replace(
                 publish_request,
                 answer=answer,
-                parameters=_parameters(form, parameters),
+                parameters=parameters,
                 strict=form.get("strict") == "on",
             )
 
@@ -955,6 +972,11 @@ class IdeaPages:
         except (PublicationError, PublicationNameError) as error:
             return RefusedName(self._bridge.secrets.mask(str(error)).removeprefix("name: "))
         return None
+
+
+def _all_required(names: Iterable[str]) -> JSONObject:
+    """Return the decision that callers must pass these parameters."""
+    return {name: {"required": True} for name in names}
 
 
 def _became(publication: Publication, typed: str) -> str:

@@ -1,0 +1,99 @@
+"""Suggested: shows a suggested tool in the words of a person who has not seen its calls."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+from ideabridge.bridge.lifting.plain import OpenPoint
+from ideabridge.bridge.publishing.suggestions import Suggestion
+from ideabridge.server.ui.forms import number_from
+from ideabridge.tools.names import counted
+
+_MOST_STEPS: Final = 3
+"""Number of steps that a title names. It counts the others."""
+
+_MOST_DOUBTS: Final = 3
+"""Number of doubts on the card of a suggestion. The page of the draft lists them all."""
+
+_BETWEEN_WORDS: Final = re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestedTool:
+    """A suggestion, as its card shows it.
+
+    Attributes:
+        suggestion: the suggestion.
+        title: the steps, in words.
+        doubts: what is not certain about the tool, as parts of a sentence.
+        review: the query of the page on which a person reviews the tool before it is made.
+    """
+
+    suggestion: Suggestion
+    title: str
+    doubts: list[str]
+    review: str
+
+    @classmethod
+    def of(cls, suggestion: Suggestion) -> SuggestedTool:
+        """Describe a suggestion."""
+        latest, *others = suggestion.occurrences
+        query = [("ref", latest.ref)]
+        query += [("with", other.ref) for other in others]
+        query += [("require", name) for name in suggestion.required]
+        query.append(("name", suggestion.name))
+        return cls(suggestion, _title(suggestion.tools), _doubts(suggestion), urlencode(query))
+
+
+def _title(tools: tuple[str, ...]) -> str:
+    """Return the steps as a sentence, such as `Find customer, then list orders`."""
+    named = [_in_words(tool) for tool in tools[:_MOST_STEPS]]
+    more = len(tools) - len(named)
+    if more:
+        named.append(counted(more, "more step"))
+    title = ", then ".join(named)
+    return f"{title[:1].upper()}{title[1:]}"
+
+
+def _in_words(name: str) -> str:
+    """Return the words of a tool's name. Abbreviations keep their capital letters."""
+    words = [word for word in _BETWEEN_WORDS.split(name) if word]
+    return " ".join(word if word.isupper() else word.lower() for word in words) or name
+
+
+def _doubts(suggestion: Suggestion) -> list[str]:
+    dropped: list[str] = []
+    doubts: list[str] = []
+    for point in suggestion.open:
+        step = _step_at(point)
+        if point.kind == "dropped_result" and step is not None and step < len(suggestion.tools):
+            dropped.append(suggestion.tools[step])
+        else:
+            doubts.append(point.why)
+
+    if dropped:
+        doubts.insert(0, _without_results(dropped, len(suggestion.tools)))
+    return doubts[:_MOST_DOUBTS]
+
+
+def _step_at(point: OpenPoint) -> int | None:
+    """Return the number of the call that a point is about, or None if it is not about a whole
+    call.
+    """
+    head, _, number = point.at.partition(".")
+    return number_from(number) if head == "calls" else None
+
+
+def _without_results(dropped: list[str], steps: int) -> str:
+    """Return a clause about steps whose results the tool neither uses nor returns."""
+    if len(dropped) == steps and steps > 1:
+        return f"the tool would return {'neither' if steps == 2 else 'no'} result"
+    if len(dropped) == 1:
+        return f"the result of {dropped[0]} would not be used or returned"
+
+    *first, last = dict.fromkeys(dropped)
+    named = f"{', '.join(first)} and {last}" if first else last
+    return f"the results of {named} would not be used or returned"
