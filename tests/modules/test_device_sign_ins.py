@@ -478,7 +478,7 @@ async def test_no_endpoint_without_https_is_used(key: str) -> None:
         phone = Phone()
         error = await error_of(server, phone)
         assert error.startswith(
-            "the server names the address http://login.example/device: expected"
+            "the server returned the address http://login.example/device; expected"
         )
 
 

@@ -343,7 +343,7 @@ async def test_a_configured_issuer_is_the_only_one_that_is_used() -> None:
         async with opened(server, person, auth={"issuer": "https://login.example"}) as modules:
             error = modules["tickets"].status().error or ""
         assert (
-            f"the server names {server.base}/, but mcpServers.tickets.auth.issuer is "
+            f"the server returned {server.base}/, but mcpServers.tickets.auth.issuer is "
             "https://login.example"
         ) in error
         assert person.opened == []
@@ -590,7 +590,7 @@ async def test_metadata_that_leads_away_is_not_followed() -> None:
         }
         async with opened(server, Browser()) as modules:
             error = modules["tickets"].status().error or ""
-        assert "the server names the address http://login.example/" in error
+        assert "the server returned the address http://login.example/" in error
         assert "expected an https address" in error
 
 
@@ -654,7 +654,7 @@ async def test_what_is_missing_for_a_sign_in_is_told(missing: tuple[str, ...], w
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("http://[bad", "the server names the address http://%5Bbad: expected an https address"),
+        ("http://[bad", "the server returned the address http://%5Bbad; expected an https address"),
         ("https://login.example:port/", "an address is malformed"),
         ("file:///etc/passwd", "expected an https address"),
         ("http://192.0.2.1/secret", "expected an https address"),

@@ -1,10 +1,10 @@
-"""Asking: forwards to the caller the questions that a module asks during a call.
+"""Asking: forwards the questions that a module asks during a call to the caller.
 
 A run can be asked to fill in forms with plain values (MCP elicitation, form mode). The client of a
-direct call can be asked everything that it declares support for: forms, addresses to open,
-sampling, roots. Before anybody sees a question, it is checked, limited in size, and marked as the
-module's own words. An answer is checked before the module gets it. These checks are the same for
-runs and for direct calls.
+direct call can also be asked to open a URL, to sample from a model or to list its roots, if it
+declares support for this. Each question is checked, limited in size and marked as the module's own
+words before anybody sees it. Each answer is checked before it is sent to the module. The same
+checks apply to runs and to direct calls.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class FormError(IdeabridgeError):
-    """The question is not passed on, because it is not a form or the form is hostile."""
+    """Raised if a question is not a valid form, or is hostile, and therefore must not be passed
+    on.
+    """
 
 
 def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
@@ -133,11 +135,10 @@ def _read_message(message: str) -> str:
 
 
 def _check_address(params: types.ElicitRequestURLParams) -> None:
-    """Check that a person can see the whole address, and that the address leads where it seems to
-    lead.
+    """Check that a person can see the whole address and is not misled about where it leads.
 
     Raises:
-        FormError: the address is too long, malformed, or could mislead a person.
+        FormError: the address is too long, malformed or misleading.
     """
     _read_message(params.message)
     address = params.url
@@ -274,7 +275,9 @@ class _Form:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The texts in any part of a form. `labels` contains only the strings in `all_labels`."""
+    """The human-readable strings in a form or in one of its parts. `labels` contains only the
+    strings in `all_labels`.
+    """
 
     default: JSON = None
     labels: tuple[str, ...] = field(default=(), metadata=member("enumNames"))
@@ -282,9 +285,7 @@ class _Words:
 
 
 def _check_form(schema: JSONObject) -> None:
-    """Check that a valid JSON Schema is a form of plain values, and that a person can see all of
-    these values.
-    """
+    """Check that a schema describes a form of plain values that a person can see in full."""
     form = read_as(_Form, schema)
     if form.type != "object":
         raise FormError("its form is not an object with properties")
@@ -305,7 +306,7 @@ def _check_form(schema: JSONObject) -> None:
 
 
 def _check_parts(form: JSONObject) -> None:
-    """Check the keywords and the texts of each schema in a form."""
+    """Check the keywords, labels and defaults of each schema in a form."""
     for place, schema in schemas_in(form):
         if place[:1] == ("additionalProperties",):
             # A person fills in only the fields, so only the schemas of the fields matter.
@@ -328,7 +329,7 @@ def _check_parts(form: JSONObject) -> None:
 
 
 def _where(place: Place) -> str:
-    """Return how an error message refers to a part of a form."""
+    """Return the phrase that identifies a part of a form in error messages."""
     match place:
         case ():
             return "its form"
@@ -393,7 +394,7 @@ def _check_choices(where: str, choices: _Choices) -> None:
 
 
 def _check_words(where: str, words: _Words) -> None:
-    """Check that labels are strings, and that a person can see the whole default."""
+    """Check that labels are strings, and that a person can see all of the default."""
     if words.all_labels not in (MISSING, list(words.labels)):
         raise FormError(f"{where}: expected enumNames to be strings")
     if not all(map(_is_seen, strings_in(words.default))):
@@ -527,7 +528,7 @@ class DirectClient(Protocol):
         ...
 
     async def tell_completed(self, name: str) -> None:
-        """Tell the client that the interaction at the address that the client was asked to open is
+        """Tell the client that the interaction at the address that it was asked to open is
         complete.
         """
         ...
@@ -669,8 +670,8 @@ class Asking:
 
     @contextmanager
     def telling(self) -> Generator[None]:
-        """Return a context manager to use while progress is forwarded. The result of the call waits
-        until the block ends.
+        """Delay the result of the call until the block ends, because progress is being
+        forwarded.
         """
         self._telling += 1
         try:
@@ -725,9 +726,7 @@ class Asking:
         raise MCPError(types.INVALID_REQUEST, f"the answer was not passed on: {fault}")
 
     def _askable(self, client: DirectClient, question: types.InputRequest) -> types.InputRequest:
-        """Return the question without secrets. Raise an error if the client cannot answer such
-        questions.
-        """
+        """Return the question without secrets, or raise an error if the client cannot answer it."""
         kind = _KINDS[question.method]
         declared = client.capabilities.get(kind)
         if isinstance(question.params, types.ElicitRequestURLParams):
@@ -881,8 +880,8 @@ class Asking:
 
         Args:
             params: the question.
-            apart: True if this task does nothing but answer the question, so that it is cancelled
-                if the module withdraws the question.
+            apart: True if this task only answers the question. The task is then cancelled if the
+                module withdraws the question.
         """
         try:
             inquiry = self._masked(read_inquiry(self._module, params))
@@ -1004,8 +1003,8 @@ class Asking:
 
 
 def refusal_of(request: types.InputRequest) -> str:
-    """Return a line which names a request that modules are not allowed to send, and the reason for
-    the refusal.
+    """Return a phrase that describes a request that modules must not send, and why it is
+    refused.
     """
     if isinstance(request, types.CreateMessageRequest):
         return (

@@ -71,7 +71,7 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
-"""The HTTP statuses that mean that an authorization server permanently refuses to renew a token."""
+"""HTTP statuses with which an authorization server permanently refuses to renew a token."""
 _SUCCESSES: Final = (200, 201)
 _SERVER_METADATA: Final = (
     "/.well-known/oauth-authorization-server",
@@ -288,8 +288,8 @@ class Authorization(httpx2.Auth):
         return self._provider.context.current_tokens is not None
 
     async def needs_person(self) -> bool:
-        """Return whether a person needs to sign in before a request can carry a token, because
-        nobody is signed in, or because the token has expired and cannot be renewed.
+        """Return whether a person must sign in before requests can carry a token. This is the case
+        if nobody is signed in, or if the token has expired and cannot be renewed.
 
         Raises:
             ModuleSignInError: the sign-in cannot be read.
@@ -306,8 +306,8 @@ class Authorization(httpx2.Auth):
 
     @property
     def waited_until(self) -> float:
-        """The time, by the event loop's clock, until which requests waited for a token: now if one
-        is still waiting, and `-inf` if none has waited.
+        """The time, by the event loop's clock, until which requests waited for a token. This is the
+        current time if a request is still waiting, and `-inf` if none has waited.
         """
         return anyio.current_time() if self._requests_waiting else self._last_wait
 
@@ -368,7 +368,7 @@ class Authorization(httpx2.Auth):
             challenge.stream = _Bounded(challenge.stream)
 
     def _is_challenge(self, response: httpx2.Response) -> bool:
-        """Return whether the module refuses the request, but might accept it with a different
+        """Return whether the module refused the request but might accept it with a different
         token.
         """
         if response.status_code == _UNAUTHORIZED:
@@ -498,7 +498,7 @@ class Authorization(httpx2.Auth):
                 tokens = context.current_tokens
                 self._fresh = None if tokens is None else tokens.access_token
         except (OAuthFlowError, SignInError, ValueError, OverflowError, httpx2.InvalidURL) as error:
-            # The SDK does not catch the errors that malformed responses and addresses raise.
+            # The SDK does not catch the errors that malformed responses and addresses cause.
             failure = self._failed(error)
             if self._person is not None:
                 self._failure = failure  # a person is asked only once
@@ -555,8 +555,8 @@ class Authorization(httpx2.Auth):
     async def _answer(
         self, client: httpx2.AsyncClient, request: httpx2.Request, before: httpx2.Response
     ) -> httpx2.Response:
-        """Return the answer to a request that the SDK makes during a sign-in; `before` is the
-        answer to its previous request.
+        """Return the response to a request that the SDK makes during a sign-in. `before` is the
+        response to its previous request.
         """
         if request.method == "POST" and isinstance(self._provider, _DeviceProvider):
             response = await self._provider.answer(request, before, partial(self._send, client))
@@ -610,9 +610,7 @@ class Authorization(httpx2.Auth):
         return response
 
     def _has_newer(self, refused: str | None, challenge: httpx2.Response | None) -> bool:
-        """Return whether there is a valid token other than the refused token, because another
-        request has obtained it in the meantime.
-        """
+        """Return whether another request has obtained a valid token since `refused` was refused."""
         context = self._provider.context
         tokens = context.current_tokens
         if tokens is None or not context.is_token_valid() or self._is_due():
@@ -633,7 +631,7 @@ class Authorization(httpx2.Auth):
             parts.scheme == "http" and (host in _LOOPBACK or host == urlsplit(self._url).hostname)
         ):
             raise OAuthFlowError(
-                f"the server names the address {url[:200]}: expected an https address"
+                f"the server returned the address {url[:200]}; expected an https address"
             )
 
     def _check_issuer(self) -> None:
@@ -650,7 +648,7 @@ class Authorization(httpx2.Auth):
 
         actual = "no authorization server" if metadata is None else str(metadata.issuer)
         raise OAuthFlowError(
-            f"the server names {actual}, but {self._place}.auth.issuer is {issuer}"
+            f"the server returned {actual}, but {self._place}.auth.issuer is {issuer}"
         )
 
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:

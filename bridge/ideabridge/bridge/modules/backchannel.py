@@ -42,16 +42,16 @@ _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "
 class Backchannel:
     """The unanswered calls on one connection, and the questions that the module asks during them.
 
-    Up to protocol version 2025-11-25, a question does not say which call it belongs to, but it must
-    reach only the person who made the call. A question is therefore passed on only if exactly one
+    Up to protocol version 2025-11-25, a question does not say which call it belongs to, but only
+    the person who made the call must see it. A question is therefore passed on only if exactly one
     call is unanswered. Otherwise, the question is cancelled, and every call in flight gets an
     error.
 
     Args:
         on_ask: called for each question. After the first question, the module's calls run one at a
             time.
-        on_mixed: called if calls from several sessions are running when the module asks. From then
-            on, each session has its own connection. The argument is the number of sessions.
+        on_mixed: called with the number of sessions if the module asks while calls of several
+            sessions are running. From then on, each session has its own connection.
         exposed: whether the module is allowed to ask the clients of direct calls.
 
     Attributes:
@@ -145,8 +145,8 @@ class Backchannel:
             last.logged(params, self.start)
 
     def addressed(self, name: str | None, asking: Asking) -> None:
-        """Record that the client of a call is asked to open the address with this id. The module
-        chose the id.
+        """Record that the client of a call is asked to open the address with this id, which the
+        module chose.
         """
         if name is None:
             return
@@ -155,7 +155,7 @@ class Backchannel:
             self._addresses.popitem(last=False)
 
     def completed(self, name: str) -> None:
-        """Tell the client that was asked to open an address that the interaction at this address is
+        """Tell the client that was asked to open an address that the interaction there is
         complete.
         """
         asking = self._addresses.pop(name, None)

@@ -1,15 +1,15 @@
-"""Blocks: takes images, sounds and resources out of values, so that answers contain them as content
+"""Blocks: extracts images, audio and resources from values, so that answers contain them as content
 blocks.
 
 A tool answers with content blocks, and a call stores them as JSON in its value. A model sees an
-image only if the image is a block in the content of an answer. As text, the image is a few thousand
-characters of base64. Therefore, this module takes the blocks out of the values that an answer
+image only if the image is a content block of an answer. As text, the image is a few thousand
+characters of base64. Therefore, this module removes the blocks from the values that an answer
 shows, leaves a placeholder for each block, and appends the blocks to the text of the answer:
 
     {"chart": {"type": "image", "mimeType": "image/png", "data": "content[1] of this answer"}, "n": 3}
 
 An object counts as a block only if the protocol defines all its members. This way, no member is
-lost, and user data that only resembles a block stays data. A view (a page that hosts run; see
+lost, and user data that only resembles a block stays data. A view (an HTML page that hosts run; see
 `views`) also stays JSON, because this module does not know which server the view comes from. HTML
 that is not a view becomes plain text, as in direct calls.
 """
@@ -119,8 +119,8 @@ def _base64(text: str) -> str | None:
 
 
 def _without_views(part: JSONObject) -> JSONObject:
-    """Return a copy of a block or a resource without nulls, and without the members of `_meta` that
-    are about views.
+    """Return a copy of a block or a resource, without nulls and without the members of `_meta` that
+    concern views.
     """
     copied: JSONObject = {key: value for key, value in part.items() if value is not None}
     meta = copied.pop("_meta", None)

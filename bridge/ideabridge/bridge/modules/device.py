@@ -30,8 +30,8 @@ _MOST_SECONDS: Final = 600.0
 """Maximum time, in seconds, that a person has to sign in."""
 
 _INTERVAL: Final = 5.0
-"""Interval, in seconds, between requests for the tokens if the server names no interval. Each
-`slow_down` adds the same number of seconds.
+"""Interval, in seconds, between requests for the tokens if the server does not specify one. Each
+`slow_down` response adds the same number of seconds.
 """
 _LEAST_INTERVAL: Final = 1.0
 _MOST_INTERVAL: Final = 60.0
@@ -163,8 +163,8 @@ class DevicePerson:
                     # Reject an address such as https://login.example@evil.example/, because it
                     # looks like an address at login.example.
                     raise OAuthFlowError(
-                        f"the server names the address {address[:_SHOWN_CHARACTERS]}: expected an "
-                        "address without a user name"
+                        f"the server returned the address {address[:_SHOWN_CHARACTERS]}; expected "
+                        "an address without a user name"
                     )
 
         seconds = min(answer.expires_in, _MOST_SECONDS)

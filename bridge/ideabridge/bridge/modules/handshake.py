@@ -30,9 +30,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 from ideabridge.tools.typed import read_as
 
 DISCOVER_SECONDS: Final = 5.0
-"""Maximum time, in seconds, that a server has to answer `server/discover`. The limit is lower if a
-third of the connect timeout is less than this. The time for which the request waits for a token,
-for example because a person signs in, does not count.
+"""Maximum time, in seconds, that a server has to answer `server/discover`. A third of the connect
+timeout applies instead if it is shorter. Time that the request spends waiting for a token, for
+example while a person signs in, does not count.
 """
 
 _VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
@@ -44,7 +44,8 @@ class Handshake:
     Args:
         seconds: the maximum time that connecting can take.
         waited_until: returns the time, by the event loop's clock, until which requests waited for a
-            token: now if one is still waiting, and `-inf` if none has waited.
+            token. This is the current time if a request is still waiting, and `-inf` if none has
+            waited.
 
     Attributes:
         begun: True after the first message was sent.

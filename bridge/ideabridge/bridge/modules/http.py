@@ -115,7 +115,7 @@ _CONNECTING: Final = (
 
 
 class UnansweredError(Exception):
-    """A request was not answered. `error` says why.
+    """Raised if a request was not answered. `error` contains the reason.
 
     Attributes:
         error: the error for the call that sent the request.
@@ -133,8 +133,8 @@ class UnansweredError(Exception):
 
 
 class OlderServerError(UnansweredError):
-    """The server speaks the older transport: it answered a POST as the older transport answers a
-    GET, or named an unusable address for POSTs.
+    """Raised if the server speaks only the older transport: it answered a POST as that transport
+    answers a GET, or named an unusable address for POSTs.
     """
 
 
@@ -309,7 +309,7 @@ async def _beginning(response: httpx2.Response) -> bytes:
 
 
 def _redirected(response: httpx2.Response) -> httpx2.URL:
-    """Return the request that follows a redirect.
+    """Return the address that a redirect leads to.
 
     Raises:
         UnansweredError: the redirect leads to a different origin, or drops the content of the

@@ -217,8 +217,8 @@ class Mailbox:
         self._end_lingering()
 
     def _end_lingering(self) -> None:
-        """Unless a waiting call might still get its answer on the stream of an answered call, end
-        the streams of answered calls soon.
+        """End the streams of answered calls soon, unless a waiting call might still be answered on
+        one of these streams.
         """
         if self._lingering and all(
             call.message.method == _LISTEN for call in self._waiting.values()

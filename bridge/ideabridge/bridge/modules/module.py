@@ -146,7 +146,7 @@ module that was up before.
 
 _REFUSED_PATIENCE: Final = 3.0
 """Like `_PATIENCE`, for a module that has never been up and that refused the first messages, or
-ended while they were exchanged.
+ended during them.
 """
 
 _FIRST_RECONNECT_PAUSE: Final = 0.5
@@ -301,7 +301,7 @@ class Module:
             self._settled.set()
 
     def for_user(self, authorize: Callable[[str, Launch], Authorization | None]) -> Module:
-        """Return a Module for the same server, with its own connections and the tokens from
+        """Return a Module for the same server with its own connections, which use the tokens from
         `authorize`.
 
         The original and the copy share the `parallel` limit. State changes of the copy are not
@@ -439,8 +439,8 @@ class Module:
 
     @property
     def known_tools(self) -> list[Tool]:
-        """The tools that the module has listed. If it has not listed any in this process, these are
-        the tools that an earlier process recorded.
+        """The tools that the module has listed in this process or, if it has not listed any, in an
+        earlier process.
         """
         if self._listed:
             return self.tools
@@ -531,9 +531,9 @@ class Module:
         )
 
     def why_without(self, name: str) -> ModuleError | None:
-        """Return the reason why a tool that the module might have is not available: it is not
-        allowed, its definition cannot be used, or the module has not listed its tools. Return None
-        if none of these applies.
+        """Return why a tool that the module might have is not available: it is not allowed, its
+        definition cannot be used, or the module has not listed its tools. Return None if none of
+        these applies.
         """
         label = f"tool {name[:100]!r}"
         if not is_allowed(self.name, name, self.configuration):
@@ -700,7 +700,7 @@ class Module:
 
     async def _needs_person(self) -> bool:
         """Return whether a person has to sign in again. If so, the module is connected immediately,
-        so that its status reports this before somebody needs the module.
+        so that its status says so before somebody needs the module.
         """
         had_token = self._recalled is not None and self._recalled.had_token
         if not had_token or self.authorization is None:
@@ -730,8 +730,8 @@ class Module:
             self._needed.set()
 
     async def retry(self, seconds: float) -> None:
-        """Start the next attempt to connect now, without its pause, and wait at most `seconds` for
-        it to end. Do nothing if no attempt is due.
+        """Start the next attempt to connect immediately, and wait at most `seconds` for it to end.
+        Do nothing if no attempt is due.
         """
         pause = self._reconnect_pause
         if pause is None or self._state not in ("failed", "down"):
@@ -956,8 +956,8 @@ class Module:
         return -math.inf if self.authorization is None else self.authorization.waited_until
 
     async def _hold(self, connection: Connection, *, is_second: bool = False) -> ModuleError | None:
-        """Hold a connection until it ends. Return None if the module was up. Otherwise, return the
-        reason why it was not.
+        """Hold a connection until it ends. Return None if the module was up, or the reason why it
+        was not.
 
         Args:
             connection: the connection, not started yet.
@@ -1084,7 +1084,7 @@ class Module:
             await self._settled.wait()
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
-        """Report when the module is first up or failed, and each later change between these two
+        """Report when the module is first up or failed, and whenever it changes between these two
         states.
         """
         last: ModuleState | None = None
@@ -1394,8 +1394,8 @@ class Module:
                 await connection.set_log_level(level)
 
     async def watch(self, uri: str, watcher: Hashable = None) -> None:
-        """Report changes to a resource from now on (to `on_event`), over this connection and later
-        ones, until everybody who watches it has called `unwatch`.
+        """Report changes to a resource (to `on_event`) over this connection and later ones, until
+        every watcher has called `unwatch`.
 
         Args:
             uri: the resource.
@@ -1646,12 +1646,12 @@ class _Attempts:
 
     @property
     def are_over(self) -> bool:
-        """Return whether the time allowed for the call is over."""
+        """Whether the time allowed for the call is over."""
         return anyio.current_time() >= self.deadline
 
     def note_unanswered(self, error: ModuleDownError) -> bool:
-        """Record that the current attempt was a send: no answer has arrived. Return whether the
-        call can be sent again.
+        """Record that the current attempt was a send, because no answer has arrived. Return whether
+        the call can be sent again.
         """
         self.sends += 1
         text = str(error)
@@ -1662,7 +1662,7 @@ class _Attempts:
 
 
 def _report_to_nobody(*_report: object) -> None:
-    """Ignore a report from a module. This function is used where nobody needs the report."""
+    """Ignore a report from a module."""
 
 
 def _has_view(tool: Tool) -> bool:

@@ -147,7 +147,7 @@ def _own_session(module: Module) -> str | None:
         raise _no_session(module.name)
     # The id is None for a call without a session, which then uses the shared module. This is
     # allowed if sessions are kept apart only because of the module's questions. Once the module has
-    # asked a question that could belong to several such calls, they run one at a time.
+    # asked a question that could belong to several such calls, these calls run one at a time.
     return session.id
 
 
@@ -604,9 +604,11 @@ class Modules:
     async def until(
         self, enough: Callable[[], bool], timeout: float, *, recalled: bool = False
     ) -> None:
-        """Wait for at most `timeout` seconds until `enough` returns True or no module is
-        connecting, so that a slow module does not delay a caller who needs another module. Idle
-        modules whose tools are not known are started.
+        """Wait until `enough` returns True, no module is connecting, or `timeout` seconds have
+        passed.
+
+        A slow module therefore does not delay a caller that needs another module. Idle modules
+        whose tools are not known are started.
 
         Args:
             enough: called after each change of a module; returns True to stop waiting.
@@ -649,9 +651,9 @@ class Modules:
         return [name for name, module in self._modules.items() if module.state == "connecting"]
 
     def away(self) -> list[ModuleStatus]:
-        """Return the status of each module that has failed, is unusable, or cannot be called yet:
-        it has not listed its tools in this process, and a call would not start it. Disabled modules
-        are left out.
+        """Return the status of each module that has failed, is unusable, or cannot be called yet
+        because it has not listed its tools in this process and a call would not start it. Disabled
+        modules are left out.
         """
         statuses: list[ModuleStatus] = []
         for module in self._modules.values():

@@ -70,8 +70,8 @@ class Oddities:
             self._others += 1
 
     def forget(self, beginning: str) -> None:
-        """Forget the notes that begin with this prefix, because the module will send the messages
-        that the notes are about again.
+        """Forget the notes that begin with this prefix, because the module will send these messages
+        again.
         """
         self._oddities = {
             text: oddity

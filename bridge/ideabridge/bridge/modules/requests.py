@@ -204,7 +204,7 @@ class Requests:
         Args:
             tool: the tool.
             said: the module's final answer, without secrets.
-            outcome: whether the module says that the call has failed.
+            outcome: the outcome of the call, according to the module.
         """
         text = (
             f"{self._name} asked a question that may belong to a call of another session, so "
@@ -221,8 +221,8 @@ class Requests:
         validator: Validator | None,
         asking: Asking,
     ) -> Answer:
-        """Return the answer to a call whose result has arrived. This work does not count towards
-        the timeout, because the module is not to blame if validating a result takes a long time.
+        """Return the answer to a call whose result has arrived. The timeout does not apply here,
+        because the module is not to blame if validating a result takes a long time.
         """
         whole: JSONObject | None = None
         if asking.client is not None:
@@ -489,8 +489,8 @@ def meta_to_pass_on(meta: types.RequestParamsMeta | None) -> types.RequestParams
 
 
 def _without_envelope(request: PassedOn) -> PassedOn:
-    """Remove from a request the members of `_meta` about the client's connection, such as its
-    protocol version, and the client's answers and state, which are meant for ideabridge.
+    """Return a request without the client's answers and state, and without the members of `_meta`
+    about the client's connection, because these are meant for ideabridge.
     """
     update: dict[str, Any] = {"meta": meta_to_pass_on(request.params.meta)}
     if not isinstance(request, types.CompleteRequest):

@@ -109,7 +109,7 @@ class ServerLogLine:
         return value
 
     def is_at_least(self, level: str) -> bool:
-        """Return whether this is a message of at least a level."""
+        """Return whether this is a log message of at least this level."""
         return self.level in LEVELS and LEVELS.index(self.level) >= LEVELS.index(level)
 
 
@@ -194,8 +194,8 @@ class ServerLog:
         )
 
     def _has_room(self, size: int, *, takes: bool = True) -> bool:
-        """Reserve `size` bytes of the amount that the server is allowed to write now. Return False
-        if this exceeds the amount. If `takes` is False, only check the size, without reserving it.
+        """Reserve `size` bytes of the server's remaining write allowance. Return False if fewer
+        bytes remain. If `takes` is False, only check the allowance.
         """
         now = time.monotonic()
         refilled = self._left + (now - self._filled) * _BYTES_PER_SECOND

@@ -455,8 +455,8 @@ class _Filler:
         return value
 
     def check(self) -> None:
-        """Raise an error that names every missing variable and every secret that cannot be used.
-        The error says how to supply them.
+        """Raise an error that names every missing variable and every unusable secret, and says how
+        to supply them.
         """
         parts = list[str]()
         if self._unset:
@@ -681,7 +681,7 @@ def learn_secrets(
         try:
             expand(name, configuration, folder_of(name), variables_of(name), secrets)
         except ModuleConfigurationError:
-            # Even if the module cannot start, its configured values might be secrets.
+            # The configured values might be secrets even if the module cannot start.
             for key, text in configuration.env.items():
                 secrets.add_env(key, text)
             for key, text in configuration.headers.items():
@@ -700,7 +700,7 @@ def learn_secrets(
 
 def _add_hidden(entry: JSONObject, secrets: Secrets) -> None:
     """Register the secrets in the command, arguments and address of a module, because programs
-    repeat these in their messages.
+    repeat them in their messages.
     """
     for hidden in hidden_in(entry):
         # A number does not look like a secret, but here its name says that it is one.
@@ -836,8 +836,8 @@ class ModuleStatus:
 
     @property
     def sharing_text(self) -> str:
-        """A human-readable text about who has their own process of the module, or their own
-        connection to it. "" if everybody shares one.
+        """A description of which clients share the module's process or connection, or "" if all of
+        them share one.
         """
         if self.sharing == "shared":
             return ""

@@ -258,7 +258,7 @@ class SignInFile:
 
 
 def needed(module: str, user: str | None = None, more: str = "") -> str:
-    """Return a sentence that says that someone needs to sign in, and how to do so.
+    """Return a sentence that tells someone to sign in, and how.
 
     Args:
         module: the module's name.

@@ -151,7 +151,7 @@ class Guard:
 
     @contextmanager
     def hearing(self) -> Generator[None]:
-        """Report to the guard the signals that Python handles.
+        """Report the signals that Python handles to the guard.
 
         The guard then ends this process if it does not end on its own. This works only in the main
         thread, and not on Windows.
