@@ -59,9 +59,9 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
     other = arranged(read_function(store, run_id, caller))
     where = f"run {other.function.run.id}"
     if mine.requests and not other.requests:
-        # The replay of a plan always agrees with the plan, so it proves nothing.
+        # The replay of a plan always agrees with the plan, so it is no evidence.
         raise PublicationError(
-            f"{where} replays a plan, but only runs that a mind answered can be compared"
+            f"{where} replays a plan; only a run in which a mind chose the calls can be compared"
         )
     if mine.function.instances or other.function.instances:
         raise PublicationError(
@@ -118,8 +118,8 @@ def _counts(calls: Iterable[Executed]) -> Counter[ToolKey | None]:
 
 
 def _difference(calls: Sequence[Executed], others: Sequence[Executed]) -> str:
-    """Return a phrase about the first tool that the two runs called a different number of times.
-    The phrase says how often each run called the tool.
+    """Describe the first tool that the two runs called a different number of times, with both
+    numbers.
     """
     counts = _counts(calls)
     other_counts = _counts(others)
@@ -186,7 +186,9 @@ def _had_other_data(call: Progress, again: Progress) -> bool:
 
 
 def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
-    """Describe where the data flow in the two runs differs, as far as both contain references."""
+    """Describe the first difference between the data flow in the two runs, as far as both contain
+    references.
+    """
     for place, (call, again) in enumerate(zip(mine.calls, other.calls, strict=True)):
         if not again.is_made:
             continue
@@ -212,8 +214,8 @@ def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
 def _other_source(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str
 ) -> str | None:
-    """A reference in the lifted run reads a source. Return why the value at this place in the other
-    run cannot come from the same source, or None if it can.
+    """Return why the other run's value at a place cannot come from the source that `text` reads, or
+    None if it can. `text` is the reference that the lifted run has at this place.
     """
     sources = mine.sources_of(parse_reference(text))
     written = other.written_reference(place, keys)
@@ -229,7 +231,7 @@ def _other_source(
 
 
 def _fields(sources: list[ValueSource]) -> list[ValueSource]:
-    """Return the sources without list positions, because each run can choose different
+    """Return the sources without list positions, because each run can select different
     positions.
     """
     fields: list[ValueSource] = []
@@ -243,8 +245,8 @@ def _fields(sources: list[ValueSource]) -> list[ValueSource]:
 def _has_other_literal(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, source: ValueSource
 ) -> bool:
-    """Return whether the other run has a literal at a place, and the source in the lifted run has a
-    different value in the other run.
+    """Return whether the other run has a literal at a place that differs from the value that the
+    lifted run's source has in the other run.
     """
     if selects_by_data(mine, source, mine.calls[place].chosen):
         return False

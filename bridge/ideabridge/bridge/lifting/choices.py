@@ -17,11 +17,11 @@ from ideabridge.tools.errors import IdeabridgeError
 _KEYS: Final = ("take", "runs")
 
 MIND: Final = "mind"
-"""The choice to ask a mind each time for the `_output` of a call, if a mind wrote it in the run."""
+"""The choice to ask a mind for the `_output` of a call each time, if a mind wrote it in the run."""
 
 KEEP: Final = "keep"
-"""The choice to keep a literal constant for every input instead of making it a parameter. For a
-call that might have been a decision (`calls.2`), this choice means that the call is always made.
+"""The choice to keep a literal constant for every input, instead of making it a parameter. For a
+call that might have been a decision (`calls.2`), it means that the plan always makes the call.
 """
 
 

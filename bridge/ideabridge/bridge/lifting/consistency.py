@@ -203,16 +203,16 @@ class _Comparison:
                 break
 
     def _recorded(self, key: ExecutionKey) -> ExecutionKey | None:
-        """Return the execution in the run that answers an execution in the plan, or None if there
-        is none.
+        """Return the execution in the run that corresponds to an execution in the plan, or None if
+        there is none.
         """
         index, item = key
         number = self._at.get(index)
         return None if number is None else (number, item)
 
     def _answer(self, effect: Execute, answered: set[ExecutionKey]) -> str | None:
-        """Answer a call as in the run. Return why this is impossible, or None if the call was
-        answered.
+        """Answer a call with the result that it had in the run. Return why this is impossible, or
+        None if the call was answered.
         """
         index = effect.call.index
         if index in self._unmade:

@@ -126,8 +126,8 @@ class PlanDraft:
 
     @cached_property
     def watch(self) -> dict[int, list[str]]:
-        """The parts of the input and of results that had been seen before a call but are read by
-        nothing, keyed by the place of the call.
+        """For each call, the unread parts of the input and of results that its author had seen,
+        keyed by the place of the call.
 
         Such a part might be the reason for the call. The parts of a value are watched by the first
         call after the value, and by each later call that might change something.
@@ -298,7 +298,7 @@ def _has_document(run: AlignedRun, reference: str) -> bool:
 
 
 class _LaterCalls:
-    """A run's calls in the order of their Requests."""
+    """A run's calls, in the order of their Requests."""
 
     def __init__(self, calls: Sequence[Executed]) -> None:
         self._calls = calls

@@ -95,7 +95,7 @@ class Function:
 
 
 def read_function(store: Store, ref: str, caller: str) -> Function:
-    """Read the idea that `ref` names as a function, from one of the caller's runs.
+    """Read the idea identified by `ref` as a function, based on one of the caller's runs.
 
     Raises:
         UnknownIdeaError, UnknownRunError: this caller has no such idea or run.
@@ -248,7 +248,7 @@ def _left_behind(run: RecordedRun) -> list[str]:
 
 def _otherwise(run: RecordedRun) -> list[str]:
     """Describe the parts of a run that a plan with the same calls would not repeat: groups,
-    cancelled steps, replaced calls.
+    cancelled steps and replaced calls.
     """
     differences: list[str] = []
     steps = 0

@@ -195,8 +195,8 @@ class Lifted:
         return places
 
     def _looks_at_change(self, place: int) -> bool:
-        """Return whether a call is read-only and takes values only from sources that were also used
-        by earlier calls to the same module that might have changed something.
+        """Return whether a call is read-only and takes values only from sources that earlier calls
+        to the same module used when they might have changed something.
         """
         call = self.aligned.calls[place]
         tool = call.progress.call.tool
@@ -209,8 +209,8 @@ class Lifted:
 
     @cached_property
     def _changed(self) -> dict[str | None, dict[str, int]]:
-        """Return, for each module and source reference, the Request of the first call to that
-        module that might have changed something and took a value from that source.
+        """For each module, the Request in which a source was first used by a call that might have
+        changed something, keyed by the reference of the source.
         """
         changed: dict[str | None, dict[str, int]] = {}
         for place, call in enumerate(self.aligned.calls):
@@ -254,8 +254,8 @@ class Lifted:
 
     @cached_property
     def _reads(self) -> dict[int | None, set[int]]:
-        """Return, for each place, the calls whose results it reads or might read. The key None
-        stands for the output.
+        """For each place, the calls whose results it reads or might read. The key None stands for
+        the output.
         """
         reads: dict[int | None, set[int]] = {}
         for leaf in self.leaves:
@@ -293,8 +293,8 @@ def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set
 
 
 def selects_by_data(aligned: AlignedRun, source: ValueSource, step: int) -> bool:
-    """Return whether a reference selects its source by a list position, or by a key that is data,
-    which its author had seen.
+    """Return whether a reference selects its source by a list position or a data key that its
+    author had seen.
     """
     if source.place is not None and aligned.calls[source.place].step >= step:
         return False

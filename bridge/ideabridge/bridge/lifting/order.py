@@ -79,10 +79,10 @@ def _reads_of(call: Call) -> set[int]:
 def arrange(
     calls: Sequence[Executed], output: JSON
 ) -> tuple[list[Executed], list[JSONObject], JSON]:
-    """Return three things: the run's calls that belong in the plan, as executed; the same calls, as
-    listed in the plan; and the plan's output.
+    """Return the calls that belong in the plan as they ran, the same calls as the plan lists them,
+    and the output of the plan.
 
-    In the last two of these, `†results.N` refers to places in the plan.
+    In the last two, `†results.N` refers to places in the plan.
 
     Args:
         calls: the calls, sorted by data dependency.

@@ -63,8 +63,8 @@ OpenKind: TypeAlias = Literal[
 - `failed_call`: a call failed, and the plan leaves it out;
 - `repeated_tool`: the run called one tool three times or more;
 - `recorded_text`: a part of the output is a mind's own words;
-- `dropped_result`: nobody specified what the run should return, and there is a result that is
-  neither returned nor read by a later call;
+- `dropped_result`: nobody specified what the run should return, and a result is neither returned
+  nor read by a later call;
 - `no_plan`: the run cannot become a plan.
 """
 

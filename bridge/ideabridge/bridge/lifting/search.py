@@ -198,7 +198,7 @@ class _Search:
         return self._likeness(node) == _OWN_NAME
 
     def _weakness(self, node: Node) -> int:
-        """Return the extra cost of a place, at which a common value might occur by chance."""
+        """Return the extra cost of a place where a common value might occur by chance."""
         if not is_common(self._value) or self._is_named(node):
             return 0
         document = self._values.documents[node.root]
@@ -518,11 +518,11 @@ def is_constant(explanation: Explanation) -> bool:
 
 
 def selects(explanation: Explanation) -> bool:
-    """Return whether an explanation can select a list item by position. For particular data, the
-    method `positions` returns whether it does so.
+    """Return whether an explanation can select a list item by position. Its method `positions`
+    tells whether it does so for particular data.
 
-    A run is evidence for a position only if there was a choice between several items or several
-    matches.
+    A run is evidence for a position only if there were several items or several matches to choose
+    from.
     """
     if isinstance(explanation, PathTo):
         return explanation.has_positions

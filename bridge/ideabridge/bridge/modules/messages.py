@@ -454,12 +454,12 @@ class _BegunMessage:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether every bracket is closed."""
+        """True if every bracket is closed."""
         return self._depth <= 0 and not self._in_string
 
     @property
     def goes_on(self) -> bool:
-        """Return whether the next line belongs to the message.
+        """True if the next line belongs to the message.
 
         If a line ends within a string, the message does not continue, because programs that write
         JSON do not break lines within strings.

@@ -1313,7 +1313,7 @@ class Module:
 
     @property
     def has_resources(self) -> bool:
-        """Return whether the module declares that it has resources, and is up or idle."""
+        """True if the module declares that it has resources, and is up or idle."""
         if self._state == "idle":
             return self._offered.get("resources") is not None
         connection = self._connection
@@ -1646,7 +1646,7 @@ class _Attempts:
 
     @property
     def are_over(self) -> bool:
-        """Whether the time allowed for the call is over."""
+        """True if the time allowed for the call is over."""
         return anyio.current_time() >= self.deadline
 
     def note_unanswered(self, error: ModuleDownError) -> bool:

@@ -1,10 +1,10 @@
-"""Distilling: lets a mind write a program that does what recorded runs did.
+"""Distilling: asks a mind to write a program that does what recorded runs did.
 
 Theory of operation. `program_request` describes the runs to a mind. The mind answers with a
 program, a description of the tool, and an input for each run that had none. `Publisher.publish`
-judges the answer: with the recorded results, the program must do what every run did. `distill`
-tells the mind the differences and lets it try again, three times in total. Thus, the mind proposes
-how to generalise the runs, and the recordings decide whether the program is accepted.
+judges the answer: with the recorded results, the program must do what every run did. If it does
+not, `distill` reports the differences to the mind, which has three attempts in total. Thus, the
+mind proposes how to generalise the runs, and the recordings decide whether the program is accepted.
 """
 
 from __future__ import annotations

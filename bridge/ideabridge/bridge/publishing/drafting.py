@@ -81,7 +81,7 @@ class OutlinedRun:
         outline: the facts about the run that publishing needs.
         draft: the plan of the run. None if the run has no plan, is a program, or is solved again
             for each input.
-        no_plan: why the run has no plan, or "" if the run has a plan or does not need one.
+        no_plan: why the run has no plan, or "" if it has one or needs none.
         function: the run itself, or None if another process read it.
     """
 
@@ -173,7 +173,7 @@ class Drafting:
         return guide if isinstance(guide, dict) else str(guide)
 
     async def open_points(self, refs: Sequence[str], caller: str) -> list[OpenPoint]:
-        """Return the points that remain open because of copied values in runs of one task.
+        """Return the points that copied values leave open in runs of one task.
 
         The list is empty if the plan lifted from the runs is plain.
         """

@@ -300,7 +300,7 @@ class _NeededModules:
             self.ideas.append(module)
 
     def look_into(self, module: str) -> None:
-        """Add the modules that a published idea needs."""
+        """Add the modules that the plan of a published idea needs."""
         name = module.removeprefix(IDEA)
         inner = self.store.publications.look_up(name, caller=self.caller)
         if inner is None:

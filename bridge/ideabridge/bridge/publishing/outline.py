@@ -104,7 +104,7 @@ def _description_of(function: Function) -> str:
         for message in function.run.machine.messages
         if message.type == "text" and message.role == "user"
     )
-    # Use the task, shortened to one line, as the title.
+    # Use the task, shortened to one line.
     task = next((text for text in texts if isinstance(text, str) and text.strip()), meta.title)
     sentence = first_sentence(task)
     if sentence and task != title_of_tools(tools):

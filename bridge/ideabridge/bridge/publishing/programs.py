@@ -911,8 +911,8 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
 
 
 def _first_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, int]:
-    """For each value, find the first call to end among the calls that received the value. Return
-    the `ended` of these calls, keyed by the digest of the value.
+    """Return when each value was first sent: the lowest `ended` of the calls that received it,
+    keyed by the digest of the value.
     """
     sent: dict[str, int] = {}
     for call in recording.calls:
@@ -1091,7 +1091,7 @@ class ToolCallSite:
 
     @property
     def changes(self) -> bool:
-        """Return whether the call might change something."""
+        """True if the call might change something."""
         return self.tool.annotations.read_only is not True
 
     @property
@@ -1106,11 +1106,10 @@ class ToolCallSite:
 def unreached_sites(
     program: str, names: ProgramNames, reached: Collection[CallSite]
 ) -> list[ToolCallSite]:
-    """Return the tool calls in the text of a program that the program did not make with any
-    recording.
+    """Return the tool calls in a program's text that the program made with none of the recordings.
 
-    When the program runs, only the place of a call matters: a call from a place that is not in
-    `reached` asks for approval first.
+    At run time, a call from a place that is not in `reached` asks for approval first. Only the
+    place of the call matters.
     """
     tree = parsed(prepared(program, names.servers))
     if tree is None:

@@ -130,15 +130,15 @@ def program_to_publish(
     program: str | ProgramAnswer | Literal[False] | None, inputs: Sequence[JSON] | None
 ) -> ProgramAnswer | None:
     """Return the program that was passed to `Bridge.publish`, with the inputs of the runs, or None
-    if there is no program.
+    if no program was passed.
 
     Raises:
-        PublicationError: `inputs` is passed without the text of a program.
+        PublicationError: `inputs` is passed without the source code of a program.
     """
     if isinstance(program, str):
         return ProgramAnswer(program, None if inputs is None else tuple(inputs))
     if inputs is not None:
         raise PublicationError(
-            "inputs: allowed only together with the text of a program; leave them out"
+            "inputs: only allowed if `program` contains source code; leave `inputs` out"
         )
     return program or None

@@ -158,7 +158,7 @@ MAX_AUDIENCE: Final = 100
 
 
 def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the callers that `me` (only the owner), `all`, or the names of users refer to; see
+    """Return the callers that `to` refers to: `me` (only the owner), `all`, or names of users; see
     `Publications.share`.
 
     Raises:
@@ -662,10 +662,9 @@ class Publisher:
     ) -> tuple[str, ...] | None:
         """Return the callers with whom a version is shared.
 
-        The words of a version might come from a mind, which has read what others wrote, so a person
-        must approve that others see the version.
-
-        Without a person's approval, a new name is for the publisher alone.
+        An assistant that wrote the words of a version has read what others wrote, so a person must
+        approve that others see the version. Without this approval, a new name is for the publisher
+        alone.
 
         Raises:
             NeedsPersonError: others would see the version, and no person has approved that.

@@ -213,7 +213,7 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
 
 
 def names_in_use(store: Store, caller: str) -> set[str]:
-    """Return the names that a suggested tool must not have."""
+    """Return the names that are not available for a suggested tool."""
     return {*RESERVED, *store.publications.names(caller)}
 
 

@@ -105,7 +105,7 @@ class Teaching:
 
 
 def add_record(store: Store, publication: Publication, record: Record) -> None:
-    """Add a record to the evidence of a version, if it shows something new."""
+    """Add a record to the evidence of a version if it shows something new."""
     store.publications.add_evidence(
         publication.name,
         publication.version,

@@ -21,8 +21,8 @@ CALLS: Final = "calls"
 
 
 class CallPlace(NamedTuple):
-    """A call that runs or waits at a module. If its values are equal at two different times, there
-    was no heartbeat in between.
+    """A running or waiting call to a module. If its values have not changed between two reads,
+    there was no heartbeat in between.
 
     Attributes:
         call: its id.

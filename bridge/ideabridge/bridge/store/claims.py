@@ -1,5 +1,5 @@
-"""Claims: marks the statements in an imported publication about its answers and checks as
-unverified, because this store has checked none of these statements.
+"""Claims: marks what an imported publication says about its answers and checks as unverified,
+because this store has not checked it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
     note = f"{_IMPORTED} {_WAYS[way]}"
     text = description.strip()
     if text.endswith(note):
-        # The idea had already been imported by the store that exported it, so the note is there.
+        # The store that exported the idea had itself imported it, so the description already ends
+        # with the note.
         return text
     if not text:
         return note
@@ -53,7 +54,7 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
 
 
 def unchecked(plan: JSON) -> JSON:
-    """Return an imported plan. Its statements about its lifting are marked as claims of the
+    """Return an imported plan with its statements about lifting marked as claims of the
     document.
     """
     if not isinstance(plan, dict) or "lifting" not in plan:
@@ -62,8 +63,7 @@ def unchecked(plan: JSON) -> JSON:
     lifting = plan["lifting"]
     origin = read_as(PlanOrigin, lifting)
     if origin.checked == UNCHECKED:
-        # The idea had already been imported by the store that exported it, so use the original
-        # claims.
+        # The store that exported the idea had itself imported it, so keep the original claims.
         lifting = origin.claimed
 
     claimed: JSONObject = {"checked": UNCHECKED, "claimed": lifting}
@@ -71,8 +71,8 @@ def unchecked(plan: JSON) -> JSON:
 
 
 def without_runs(publication: Publication) -> Publication:
-    """Remove the ids of the runs from which a publication's plan was made, for someone who is not
-    allowed to see these runs.
+    """Return a publication without the ids of the runs that its plan was made from, for a viewer
+    who must not see these runs.
     """
     plan = publication.plan or {}
     lifting = plan.get("lifting")

@@ -12,8 +12,8 @@ MOST_CHANGES: Final = 1000
 """Maximum number of stored changes. The oldest entries are deleted first."""
 
 _SAME_SECONDS: Final = 10.0
-"""If several processes follow one file, each reports the same change. Equal changes within this
-many seconds are stored once.
+"""Equal changes that are reported within this many seconds are stored once, because each process
+that follows a file reports the same change.
 """
 
 ChangeStatus = Literal["followed", "withheld"]

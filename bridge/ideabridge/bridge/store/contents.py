@@ -171,8 +171,8 @@ class Contents:
             self._catch_up()
 
     def solution(self, text: str) -> int | None:
-        """Return the row of a Solution if this process remembers it from a journal. Call this
-        inside a transaction, after `put`.
+        """Return the row of a Solution, or None unless this process remembers the row from a
+        journal. Call this inside a transaction, after `put`.
         """
         if len(text) < SHORT_BYTES:
             return None
@@ -294,8 +294,8 @@ class Contents:
         return event
 
     def _look(self) -> None:
-        """Read the rows that other processes have stored, and forget rows that a rollback or a
-        sweep has removed.
+        """Read the rows that other processes have stored, and forget rows that were removed by a
+        rollback or a sweep.
         """
         database = self._database
         state = database.voids, database.number("PRAGMA data_version")

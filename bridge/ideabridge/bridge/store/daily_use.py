@@ -116,8 +116,9 @@ class DailyUse:
         ]
 
     def most_used(self, first: date, limit: int = 5, *, caller: Viewer) -> list[UsedTool]:
-        """Return the tools that were used most since a day, most used first. Calls of runs count
-        once their ideas are indexed; see `Ideas.index_all`.
+        """Return the most used tools since a day, most used first.
+
+        Calls in a run count once the run's ideas are indexed; see `Ideas.index_all`.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -145,7 +146,7 @@ class DailyUse:
         return [UsedTool(tool, int(times)) for tool, times in rows]
 
     def runs_by_asker(self, since: str, *, caller: Viewer) -> dict[str, int]:
-        """Return how many runs since a time each program asked for, without rooms.
+        """Return how many runs each program has asked for since a time. Rooms are not counted.
 
         The keys are as `askers` returns them, and `since` is as in `RunFilter`.
         """
@@ -158,8 +159,8 @@ class DailyUse:
         return {asker: int(runs) for asker, runs in rows if asker}
 
     def tools_by_asker(self, since: str, *, caller: Viewer) -> dict[str, list[UsedTool]]:
-        """Return the tools in the runs since a time that each program asked for, and in how many of
-        these runs each tool is.
+        """Return the tools in the runs that each program has asked for since a time, with the
+        number of these runs that contain the tool.
 
         The keys are as `askers` returns them, and `since` is as in `RunFilter`. Calls count once
         the ideas of their runs are indexed; see `Ideas.index_all`.
@@ -210,8 +211,10 @@ class DailyUse:
             )
 
     def askers(self, newest: int, *, caller: Viewer) -> list[str]:
-        """Return the programs that asked for a caller's newest runs (without rooms), each with its
-        version, and the hosts from which these runs were imported. The order is arbitrary.
+        """Return the programs that asked for a caller's newest runs, with their versions, and the
+        hosts that such runs were imported from.
+
+        Rooms are not examined. The order is arbitrary.
 
         Args:
             newest: how many runs are examined. The limit keeps this method fast even in a large
@@ -260,10 +263,12 @@ class DailyUse:
         return {title: TitledRuns(int(count), latest) for title, count, latest in rows}
 
     def modules_used(self, newest: int, *, caller: Viewer) -> dict[str, float]:
-        """Return the modules that the newest runs and direct calls used, each with the time of its
-        latest use, in seconds since 1970. For a run, this is the time when the run began; for a
-        direct call, the time when the call ended. A run uses the modules that its saved ideas call;
-        imported calls do not count. Saved ideas count once they are indexed; see `Ideas.index_all`.
+        """Return the time of the latest use of each module, in seconds since 1970, according to the
+        newest runs and direct calls.
+
+        A run counts as a use when it begins, and a direct call when it ends. A run uses the modules
+        that its saved ideas call. Imported calls do not count. Saved ideas count once they are
+        indexed; see `Ideas.index_all`.
 
         Args:
             newest: how many runs, and how many direct calls, are examined. The limit keeps this
@@ -359,12 +364,11 @@ class DailyUse:
 
 
 class _Counts:
-    """Daily counts of what happened, and of what failed.
+    """Daily totals and failures of runs, or of direct calls.
 
     Attributes:
-        all: the number of runs, or of direct calls, that are counted for each day. A day that is
-            missing counts as 0.
-        failed: the number of these runs or direct calls that failed, keyed by day.
+        all: the number of runs, or of direct calls, on each day. A day that is missing counts as 0.
+        failed: the number of these that failed, keyed by day.
     """
 
     def __init__(self) -> None:

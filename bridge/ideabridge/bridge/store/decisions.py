@@ -19,8 +19,8 @@ _BEGINNINGS: Final = (
     '{"event":"plan_dec',
     '{"event":"question',
 )
-"""The beginnings of events that record decisions, and of some others. Looking at the beginning is
-far faster than reading the JSON of each event.
+"""The first characters of events that record decisions, and of some other events. Comparing them is
+far faster than decoding the JSON of every event.
 """
 
 

@@ -116,7 +116,7 @@ class IdeaFilter:
 
     @property
     def empty(self) -> bool:
-        """Return whether the filter has no conditions, so that every idea passes."""
+        """True if the filter has no conditions, so that every idea passes."""
         return all(getattr(self, name) is None for name in self.__slots__)
 
     def columns(self, now: datetime | None = None) -> SQL:
@@ -443,8 +443,8 @@ class Ideas:
         return self._made(number, read_meta(*row.fetchone()), caller)
 
     def _made(self, number: int, first: IdeaMeta, caller: Viewer) -> bool:
-        """Return whether a caller is allowed to see all of an idea: a run of the caller made it, or
-        it was imported and the caller manages the store.
+        """Return whether a caller is allowed to see all of an idea, because one of the caller's
+        runs made it, or because it was imported and the caller manages the store.
         """
         if caller is SEES_ALL:
             return True
@@ -762,7 +762,9 @@ class Ideas:
     def _places(
         self, chosen: IdeaFilter, below: SQL, limit: int, run: str | None = None
     ) -> list[Place]:
-        """Return the newest ideas that pass a filter and follow a given position in the list."""
+        """Return the newest ideas that pass a filter, starting after the position `below` in the
+        list.
+        """
         own = chosen.columns() + below
         if run is not None:
             # A run has few ideas, so its index is the best place to start with any other filter.
@@ -791,9 +793,7 @@ class Ideas:
         return self._select(using, own, uses[1:], limit)
 
     def _select(self, source: SQL, own: SQL, uses: list[str], limit: int) -> list[Place]:
-        """Return the newest ideas from a source. The ideas meet a condition and have all these
-        uses.
-        """
+        """Return the newest ideas from a source that meet a condition and have all these uses."""
         rows = self._database.execute(
             f"SELECT ideas.time, ideas.number FROM {source.text} WHERE {own.text}{_HAS_USE * len(uses)}1 = 1 "  # noqa: S608
             "ORDER BY ideas.time DESC, ideas.number DESC LIMIT ?",

@@ -438,7 +438,8 @@ class Journal:
 
     def calls_with_an_error(self, run_id: str) -> set[int]:
         """Return the numbers of a run's calls that ran and returned an error: failed calls that
-        were started, and caught calls. A call whose unknown outcome a person skipped has failed.
+        were started, and caught calls. If a person skipped a call with an unknown outcome, the call
+        counts as failed.
 
         Raises:
             UnknownRunError: the run does not exist.
@@ -524,8 +525,8 @@ class Journal:
         self._database.notifier.notify(f"run {run_id.partition('.')[0]}")
 
     def get(self, run_id: str) -> RunRecord | None:
-        """Return the run with an id, or None. This is for code that drives runs; `find` looks up
-        the runs that a caller asks for.
+        """Return the run with an id, or None. This method is for code that drives runs; use `find`
+        for runs that a caller asks for.
         """
         with self._database.guard:
             row = self._database.execute(f"{_RECORD} WHERE id = ?", (run_id,)).fetchone()
@@ -666,9 +667,13 @@ the decision that denies the call.
 
 @dataclass(frozen=True, slots=True)
 class CallMark:
-    """An event about a call: `call_started`, `call_finished`, `approval_asked` or `call_decided`;
-    the number of the call, the time in seconds since 1970, and why the call has no result, or None
-    if the event does not say this.
+    """An event about a call.
+
+    Attributes:
+        event: `call_started`, `call_finished`, `approval_asked` or `call_decided`.
+        call: the number of the call.
+        at: the time of the event, in seconds since 1970.
+        failure: why the call has no result, or None if the event does not say so.
     """
 
     event: str
@@ -678,7 +683,7 @@ class CallMark:
 
 
 def _failure(mark: re.Match[str]) -> CallFailure | None:
-    """Return why a call has no result, according to the match of `_MARK`."""
+    """Return why a call has no result, according to a match of `_MARK`."""
     if mark["denial"] is not None:
         return "denied"
     if mark["error"] is None:

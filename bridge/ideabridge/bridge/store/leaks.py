@@ -66,8 +66,8 @@ def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -
         SecretInIdeaError: the document contains a secret. The message names the place and the kind
             of each secret, but does not contain the secret itself.
     """
-    # Leave keys that might themselves be secrets out of the names of places. Two places can then
-    # have the same name.
+    # Leave out keys that might themselves be secrets, even though two places can then have the same
+    # name.
     places: dict[str, None] = {}
     for path, text in _texts(document):
         secrets = shapes_in(text)

@@ -12,8 +12,8 @@ LEASE_SECONDS: Final = 15.0
 
 
 class Lease(NamedTuple):
-    """The lease of a run. If its values are equal at two different times, there was no heartbeat in
-    between.
+    """The lease of a run. If its values have not changed between two reads, there was no heartbeat
+    in between.
 
     Attributes:
         run: the run's id.

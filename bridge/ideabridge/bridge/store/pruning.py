@@ -585,8 +585,8 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Return whether a family can still be deleted, because no publication or tag needs it yet.
-        Call this inside the transaction that deletes the family.
+        """Return whether a family can still be deleted. It cannot if a publication or a tag has
+        come to need it. Call this inside the transaction that deletes the family.
         """
         runs = encode_text([*family.runs()])
         number = self._database.number
@@ -733,8 +733,8 @@ class Pruning:
 
 
 def _counted(database: Database, families: Families, going: list[Family]) -> tuple[int, int]:
-    """Return the number of runs and the number of ideas in these families. An idea that also
-    belongs to another family does not count.
+    """Return the number of runs and the number of ideas in these families. Ideas that also belong
+    to another family are not counted.
     """
     of_those = {id(family) for family in going}
     runs = sum(

@@ -495,7 +495,7 @@ class Publications:
             return tuple(found[0] for found in rows)
 
     def sees(self, publication: Publication, caller: str) -> bool:
-        """Return True if this version is published to a caller."""
+        """Return whether this version is published to a caller."""
         if not self._admits(caller, publication.name, publication.version):
             return False
         if publication.owner is None or publication.owner == owner_of(caller):
@@ -504,7 +504,7 @@ class Publications:
             return self.find(publication.name, publication.version, caller) is not None
 
     def _is_open(self, name: str, caller: str) -> bool:
-        """Return True if a published name is open to a caller."""
+        """Return whether a published name is open to a caller."""
         return (
             self._database.number(
                 f"SELECT count(*) FROM names WHERE name = ?2 AND {OPEN_TO}",  # noqa: S608
@@ -661,8 +661,8 @@ class Publications:
             )
 
     def _index(self, name: str, description: str | None) -> None:
-        """Index the words of a name for searches, or remove them from the index if `description` is
-        None.
+        """Index a name and its description for searches, or remove the name from the index if
+        `description` is None.
         """
         number = self._database.number("SELECT number FROM names WHERE name = ?", (name,))
         self._database.words.remove("publication_words", [number])

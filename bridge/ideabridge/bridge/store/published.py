@@ -37,7 +37,7 @@ class PublishedRecording:
     def of(cls, recorded: JSON) -> PublishedRecording:
         """Read `Publication.recorded`."""
         members = dict(object_or_empty(recorded))
-        # An output that is null is an output, too.
+        # Null is an output, too.
         members["has_output"] = "output" in members
         return read_as(cls, members)
 
@@ -172,11 +172,11 @@ class PublishedPlan(Solution):
 
 @dataclass(frozen=True, slots=True)
 class PublishedReport:
-    """The report on a new version, `Publication.report`, without the members that people and models
-    read; see `ToolReport` for these.
+    """The members of a report on a new version (`Publication.report`) that code reads. People and
+    models read the other members; see `ToolReport`.
 
     Attributes:
-        run: the run that was lifted, or None if none was.
+        run: the run that was lifted, or None if no run was lifted.
         open: what the run leaves open; see `read_open`.
     """
 

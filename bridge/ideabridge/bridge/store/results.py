@@ -81,7 +81,9 @@ class _Left:
     _by_reference: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def value(self, reference: str, value: JSON) -> None:
-        """Leave out the value at a reference, or a value inside it."""
+        """Leave out a value: `reference` is the reference to this value, or to a value that
+        contains it.
+        """
         size = len(encode(value))
         before = self._by_reference.get(reference)
         self.values.append(value)
@@ -236,7 +238,7 @@ class _OwnContext:
         return own
 
     def _same(self, now: JSONObject, before: JSONObject, instance: str, path: Path) -> JSONObject:
-        """Return the members that a state already had at the start."""
+        """Return the members of a state that were already the same at the start."""
         own: JSONObject = {}
         for key, value in now.items():
             earlier = before.get(key, MISSING)
@@ -324,7 +326,7 @@ def _without(value: JSON, path: Path) -> JSON:
 
 
 def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
-    """Return the Solution without the parts that its mind took from results."""
+    """Return an idea's Solution without the parts that its mind took from results."""
     solution = idea.solution
     if not isinstance(solution, dict):
         left.value("solution", solution)

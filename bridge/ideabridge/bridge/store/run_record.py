@@ -21,7 +21,7 @@ ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Information that one process leaves for the next about a run that has not ended.
+    """Information about an unfinished run that one process leaves for the next.
 
     A process that takes up the run replaces all of this information. A process that shuts down
     removes it.
@@ -57,8 +57,8 @@ class MarkedCall:
 
 @dataclass(frozen=True, slots=True)
 class RunOrigin:
-    """The origin of the calls of a run that was stored after these calls had ended. Any other run
-    has an empty origin.
+    """The origin of a run's calls if the run was stored after these calls had ended. It is empty
+    for any other run.
 
     Attributes:
         document: the whole document, which the row of the run stores.

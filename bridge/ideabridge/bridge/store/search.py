@@ -109,8 +109,8 @@ def read_meta(
 
 
 def last_of_run(database: Database, run: str) -> int:
-    """Return the row of the last step of a run, among the ideas that this run was the first to
-    save, or 0 if there is no such step. Call this inside a guard or transaction.
+    """Return the row of the last step of a run, or 0. Only ideas that this run was the first to
+    save are considered. Call this inside a guard or transaction.
     """
     return database.number(
         "SELECT number FROM ideas WHERE run = ? ORDER BY step DESC NULLS LAST, number DESC LIMIT 1",

@@ -65,8 +65,8 @@ class StoredSettings:
             self.set(key, change(self.get(key) or b""))
 
     def ensure(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """Return the value of a setting, after creating the setting if it is not set. Two processes
-        that do this at the same time get the same value.
+        """Return the value of a setting, which is created if it is not set. If two processes do
+        this at the same time, both get the same value.
         """
         value = self.get(key)
         if value is None:
@@ -79,10 +79,10 @@ class StoredSettings:
         return value
 
     def sign_in_key(self, *, make: bool = False) -> str:
-        """Return a key that distinguishes this store's users from the users of other stores when
-        they sign in to modules.
+        """Return the key that distinguishes this store's users from those of other stores when they
+        sign in to modules.
 
-        If `make` is not set, the result is "" until the store has a key.
+        If the store has no key, create one if `make` is set, or return "".
         """
         if make:
             key = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16))
@@ -91,7 +91,7 @@ class StoredSettings:
         return (key or b"").hex()
 
     def delete(self, key: str) -> bool:
-        """Delete a setting. Return False if it was not set. If two processes delete it, only one of
-        them gets True.
+        """Delete a setting. Return False if it was not set. If two processes delete it at the same
+        time, only one of them gets True.
         """
         return self._database.change("DELETE FROM settings WHERE key = ?", (key,)).rowcount == 1

@@ -74,7 +74,7 @@ _UNTIL_PROGRAM: Final = 3600.0
 
 
 def _is_replaced_by(plan: Publication, program: Publication) -> bool:
-    """Return whether one version is the plan of a run and the next version is the program that
+    """Return whether a version is the plan of a run, and the next version is the program that
     replaces this plan.
     """
     if plan.plan is None or plan.program is not None or program.program is None:

@@ -43,7 +43,7 @@ _APPROVED: Final = "approved"
 
 @dataclass(frozen=True, slots=True)
 class ApprovedCall:
-    """A call that a person has approved: the run or room, and the number of the call in it."""
+    """A call that a person approved, identified by its run (or room) and its number in that run."""
 
     run: str
     call: int
@@ -225,8 +225,8 @@ class ToolMemory:
             self._replace(_TOKEN, module, name, text, MAX_LISTS)
 
     def way(self, module: str) -> JSONObject | None:
-        """Return the way in which a module was last reached, if it would take time to find this way
-        again. `module` is the fingerprint of the module's configuration.
+        """Return the stored way to reach a module, or None if no way is stored. `module` is the
+        fingerprint of the module's configuration.
         """
         return self._object(_WAY, module)
 
@@ -239,8 +239,8 @@ class ToolMemory:
             self._replace(_WAY, module, name, text, MAX_LISTS)
 
     def exposed_names(self, scope: str) -> dict[str, tuple[str, str]]:
-        """Return the tools, keyed by exposed name. Each tool is `(module, or "" for this process;
-        name of the tool there)`.
+        """Return the tool behind each exposed name, as `(module, tool)`. The module is "" for a
+        tool of this process.
 
         Args:
             scope: the folder of the configuration, because projects share stores.
@@ -256,8 +256,8 @@ class ToolMemory:
     def keep_exposed_names(
         self, scope: str, names: Mapping[str, tuple[str, str]]
     ) -> dict[str, tuple[str, str]]:
-        """Store names, except names that another process has already assigned. Return all names in
-        the scope.
+        """Assign exposed names to tools, except names that another process has already assigned.
+        Return all names in the scope.
         """
         with self._database.transaction():
             self._database.many(
@@ -276,7 +276,7 @@ class ToolMemory:
             )
 
     def note_uses(self, counts: Mapping[str, int]) -> None:
-        """Add to the number of calls to published tools, by name."""
+        """Increase the number of calls to published tools, keyed by name."""
         with self._database.transaction():
             self._database.many(
                 "INSERT INTO tool_uses(tool, count, last) VALUES (?1, ?2, ?3) "
@@ -322,8 +322,8 @@ class ToolMemory:
         self._replace(_SHAPES, f"{tool} {owner}", name, encode_text(shapes), MAX_SHAPES)
 
     def approved(self, owner: str, server: str, tool: str) -> ApprovedCall | None:
-        """Return the call to a tool that a person approved last in an owner's runs, or None. The
-        call's run might have been deleted.
+        """Return the last call to a tool that a person approved in an owner's runs, or None. The
+        run of this call might have been deleted.
 
         Args:
             owner: the caller of the runs.
@@ -338,7 +338,7 @@ class ToolMemory:
         return ApprovedCall(run, call)
 
     def keep_approved(self, owner: str, server: str, tool: str, call: ApprovedCall) -> None:
-        """Store the call to a tool that a person approved last. For the other arguments, see
+        """Store the last call to a tool that a person approved. For the other arguments, see
         `approved`.
         """
         text = encode_text([call.run, call.call])

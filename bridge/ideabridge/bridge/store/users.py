@@ -56,8 +56,8 @@ shared with it.
 
 
 def only_of(viewer: Viewer) -> str | None:
-    """Return the caller whose runs an SQL statement selects, or None (NULL in SQL) for `SEES_ALL`,
-    which selects all runs.
+    """Return the caller whose runs an SQL statement selects, or None (NULL in SQL) if the viewer is
+    `SEES_ALL` and the statement selects all runs.
     """
     return None if viewer is SEES_ALL else viewer
 

@@ -102,9 +102,11 @@ def _lifting_of(plan: JSONObject) -> JSONObject:
 
 
 def differences(old: NewPublication, new: NewPublication) -> list[str]:
-    """Return a line, with complete values, for each change that callers of a name see when `new`
-    replaces `old`: in the description, the way of answering, the schemas, the plan or program, and
-    the recording.
+    """Return one line, with complete values, for each change that callers of a name see when `new`
+    replaces `old`.
+
+    The lines cover the description, the way of answering, the schemas, the plan or program, and the
+    recording.
     """
     # For copied values, compare the values that would be sent.
     before = as_it_runs(old.plan or {})
@@ -165,9 +167,8 @@ def _without_pins(recorded: JSON) -> JSON:
 
 
 def changes(old: Side, new: Side) -> list[str]:
-    """Return the differences between two ideas, one line for each difference: in the schemas, in
-    the plan (including its constants and the explanations of copied values), in the program and in
-    the context.
+    """Return one line for each difference between two ideas: in the schemas, in the plan (including
+    its constants and the explanations of copied values), in the program and in the context.
     """
     return [
         *_interface(old, new, _WIDEST_VALUE),
