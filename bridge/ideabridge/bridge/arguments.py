@@ -115,8 +115,9 @@ def read_schema(name: str, value: object) -> JSONObject | None:
 
 
 def check_type(name: str, value: object) -> None:
-    """Check that an argument is None or a type, rather than a value. Pydantic might support the
-    type.
+    """Check that an argument is None or a type, rather than a value.
+
+    This does not check whether pydantic supports the type.
     """
     if isinstance(value, Mapping | bool | int | float | str | list | tuple):
         hint = "pass a JSON Schema as output_schema" if isinstance(value, Mapping) else ""

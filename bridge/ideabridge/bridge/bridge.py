@@ -159,8 +159,8 @@ class Bridge:
         handlers: handlers for the caller's message types. The bridge adds the handlers of the tool
             files and the toolbox to them, without replacing any.
         mind: answers the Requests of `solve`. A `Mind`, or a function that takes a Request and
-            returns the Solution. If None, the configured model answers. If no model is configured,
-            the caller answers turn by turn.
+            returns the Solution. If None, the configured model answers or, without one, the caller
+            answers turn by turn.
         approver: a coroutine function that decides on calls that ask for approval. If None, such a
             call waits for `Run.decide`.
         on_tools_changed: called after the tools of a module have changed.
@@ -381,7 +381,7 @@ class Bridge:
         self.modules.connect(created)
 
     def _borrowed(self, current: Configuration) -> list[str]:
-        """Return the names of the modules that this bridge shares with the lender."""
+        """Return the names of the modules that this bridge borrows from the lender."""
         if self._lender is None:
             return []
         change = change_between(self._lender.configuration, current)
@@ -479,8 +479,10 @@ class Bridge:
         return self
 
     def _has_one_user(self) -> bool:
-        """Return whether the bridge has only one user. If so, errors and notes can quote the output
-        of modules. With several users, a quote could contain another user's arguments.
+        """Return whether the bridge has only one user.
+
+        Errors and notes can then quote the output of modules. With several users, a quote could
+        contain another user's arguments.
         """
         try:
             return not self.store.users.exist()
@@ -622,9 +624,10 @@ class Bridge:
         return hints_now(self.store, publication, caller, self.offer.known_catalogue)
 
     def why_not_here(self, publication: Publication, *, caller: str = LOCAL) -> str | None:
-        """Return why a caller cannot call a published idea in this process, no matter which modules
-        are up, as in "needs the server 'git', which is not configured here". Return None if it can
-        be called.
+        """Return why a caller cannot call a published idea in this process, or None if it can.
+
+        The reason, such as "needs the server 'git', which is not configured here", does not depend
+        on which modules are up.
         """
         return self._open_runs.ways.why_not_here(publication, caller)
 
@@ -996,7 +999,7 @@ class Bridge:
             PlanError: the plan cannot run, for example because a tool is gone.
             MindUnavailableError: the mind does not exist.
             UnknownPublicationError: nothing is published to this caller under that name.
-            ArgumentError: the name is not text, or the arguments are not an object.
+            ArgumentError: the name is not a string, or the arguments are not an object.
         """
         store = self.store
         check_text("name", name)
@@ -1072,8 +1075,9 @@ class Bridge:
         return await self.publisher.verify(names, live=live, effects=effects, caller=caller)
 
     async def changed_tools(self, module: str) -> list[ChangedTool]:
-        """Return the tools of a module that have changed since the ideas that call them were
-        published, for every version and owner.
+        """Return a module's tools that have changed since published ideas were made with them.
+
+        Every owner and every published version is checked.
 
         Args:
             module: the name of a module, `idea:NAME`, or "" for the in-process tools.
@@ -1165,8 +1169,10 @@ class Bridge:
 
     @property
     def approval(self) -> ApprovalSetting:
-        """The rules for a run or a direct call that begins now. These are the configured rules and,
-        if the client connected under different rules, also those rules. The strictest apply.
+        """The approval rules for runs and direct calls that start now.
+
+        These are the configured rules, combined with the rules that were in force when the client
+        connected. For each call, the strictest rule applies.
         """
         return self._rules.since(self.session_begun())
 
@@ -1669,7 +1675,7 @@ class Bridge:
 
         Raises:
             UnknownRunError: this caller has no run with that id.
-            ArgumentError: the id is not text.
+            ArgumentError: the id is not a string.
         """
         check_text("run_id", run_id)
         run = await self._open_runs.look_up(run_id, caller)

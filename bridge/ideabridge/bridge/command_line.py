@@ -25,8 +25,8 @@ class Argument:
         text: the word.
         option: the option whose value the word is, or "". For the word `--db-path=FILE`, it is
             `--db-path`.
-        is_code: whether an interpreter or a runner executes the word, or reads it as its own
-            option.
+        is_code: whether an interpreter or a runner executes the word, or reads it as an option of
+            its own.
         is_inline: whether the word might be program text, as after `sh -c`.
         follows: what the word is an argument to: the command itself, the package or module that the
             command runs, or the command's script (the word before the first argument). It is "" if

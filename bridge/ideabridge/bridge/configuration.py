@@ -98,7 +98,7 @@ _TOP_HINTS: Final = {
 
 
 class ConfigurationError(IdeabridgeError):
-    """A configuration cannot be read. The message has one line for each problem, with its place."""
+    """A configuration cannot be read. The message has one line per problem, with its location."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -293,11 +293,10 @@ class NotifySettings(BaseModel):
 def _protected_address(value: str | None, example: str) -> str | None:
     """Return an address, or None if no address is set.
 
-    Refuse an address if the data would travel to it unprotected, because others could then read or
-    change the data in transit.
+    Refuse an address with an unprotected connection, because others could read or change the data
+    in transit.
 
-    Raises:
-        ValueError: the text is not an address, or its connection is not protected.
+    Raises: ValueError: the string is not an address, or its connection is not protected.
     """
     if value is None:
         return None
@@ -816,14 +815,16 @@ class Configuration(BaseModel):
         return self.source.parent if self.source is not None else self.project
 
     def layer_of(self, module: str) -> Layer | None:
-        """Return the layer that a module's entry came from, or None if it was not read
-        from a file.
+        """Return the layer that contains a module's entry, or None if the entry was not read from a
+        file.
         """
         return next((layer for layer in reversed(self.layers) if module in layer.modules), None)
 
     def apart_file_of(self, module: str) -> Path | None:
-        """Return the file whose existence means that each session needs its own module, or None if
-        nothing is stored; see `Module.sharing`.
+        """Return the file whose existence gives each session its own module, or None if nothing is
+        stored.
+
+        See `Module.sharing`.
         """
         log_file = self.log_file_of(module)
         return None if log_file is None else log_file.with_suffix(".apart")
@@ -1502,7 +1503,7 @@ def _with_project_file(
 
 
 def _broken(file: Path, problems: list[str]) -> Untrusted:
-    """Describe a project file that is not used because of its problems."""
+    """Describe a project file that is not used because it has problems."""
     reason = problems[0].removeprefix(str(file)).removeprefix(": ").strip()
     try:
         content = _read(file, file.parent)[1].content if file.is_file() else None

@@ -116,7 +116,7 @@ class ConfigurationChange:
 def change_between(
     before: Configuration, now: Configuration, renewed: Collection[str] = ()
 ) -> ConfigurationChange:
-    """Return the differences between the configuration in force and a new configuration.
+    """Return the changes from the configuration in force to a new configuration.
 
     Args:
         before: the configuration in force.
@@ -207,7 +207,7 @@ def _process_of(entry: ModuleConfiguration) -> ModuleConfiguration:
 
 
 def _surroundings(name: str, configuration: Configuration) -> tuple[object, ...]:
-    """Return everything outside the entry of a server that its process depends on."""
+    """Return everything outside a server's entry that the server's process depends on."""
     return (
         configuration.folder_of(name),
         configuration.working_folder_of(name),

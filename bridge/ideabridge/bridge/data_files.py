@@ -209,8 +209,7 @@ def data_words(
     *,
     is_own_program: bool,
 ) -> Iterator[tuple[int, str, str]]:
-    """Yield (number of the word, path, place that names the path) for each word after a command
-    that might name a data file.
+    """Yield (number, path, description of the place) for each argument that might name a data file.
 
     Args:
         command: the command's name.
@@ -240,8 +239,8 @@ def data_words(
 
 
 def data_variables(environment: Mapping[str, str], server: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (variable, path, place that names the path) for each of a server's variables that might
-    name a data file.
+    """Yield (variable, path, description of the place) for each variable that might name a data
+    file.
     """
     for name, text in environment.items():
         value = _path(text)
@@ -258,8 +257,9 @@ def _names_data(name: str) -> bool:
 
 
 def _path(value: str) -> str | None:
-    """Return the path in a value: the whole value, or the part after a scheme such as `sqlite:`.
-    Return None if the value does not contain a path to data.
+    """Return the path to data in a value, or None if the value contains no such path.
+
+    The path is the whole value, or the part after a scheme such as `sqlite:`.
     """
     match = _ADDRESS.fullmatch(value)
     path = match.group(1) if match is not None else value
@@ -277,8 +277,9 @@ def _is_data_path(path: Path) -> bool:
 
 
 def is_in_project(path: Path, folder: Path) -> bool:
-    """Return whether a path, with its links resolved, is in a project's folder, but not in a place
-    where programs are installed (a hidden folder or `node_modules`).
+    """Return whether a path is in a project's folder, outside folders of installed programs.
+
+    Links are resolved. Hidden folders and `node_modules` count as folders of installed programs.
     """
     real_folder = Path(os.path.realpath(folder))
     real = Path(os.path.realpath(path))
@@ -293,8 +294,8 @@ def is_in_project(path: Path, folder: Path) -> bool:
 def may_be_data(path: Path, folder: Path) -> bool:
     """Return whether a file inside a folder is absent, or an ordinary file that cannot be executed.
 
-    Return False for a file that is hidden, in a hidden folder or behind a link, and for one that
-    has a second hard link, execute permission, or the first bytes of a program.
+    Return False for a file that is hidden, in a hidden folder or behind a link. Also return False
+    for a file with a second hard link, execute permission, or the first bytes of a program.
     """
     real_folder = Path(os.path.realpath(folder))
     real = Path(os.path.realpath(path))

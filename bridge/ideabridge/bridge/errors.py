@@ -29,8 +29,7 @@ class InterruptedRunError(IdeabridgeError):
 
 
 class UnwrittenRunError(IdeabridgeError):
-    """A caller requested values from a run that the journal does not contain yet, so they could
-    still be lost.
+    """The requested values of a run are not in the journal yet, so they could still be lost.
 
     `await run.wait()` waits until the journal contains the values.
     """
@@ -222,4 +221,4 @@ class MeantToolError(PublicationError):
 
 
 class UnknownPathError(IdeabridgeError):
-    """A caller requested the value of a reference that has no value."""
+    """A reference has no value."""

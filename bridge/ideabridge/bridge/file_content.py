@@ -46,8 +46,8 @@ class FileContent:
     Attributes:
         content: the content in ideabridge's keys. Its `mcpServers` is an object of objects.
         notes: notes on what was unusual and how it was read.
-        conflicts: a remark for each top-level key whose value is ambiguous, because the key itself,
-            or a key below it, occurs several times.
+        conflicts: a remark for each top-level key whose value is ambiguous because the key, or a
+            key below it, occurs several times.
         unusable: the reasons why servers cannot be used, keyed by server name.
     """
 

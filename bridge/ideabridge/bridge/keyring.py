@@ -20,7 +20,7 @@ might wait forever for someone to type a password on an unattended desktop.
 """
 
 PAUSE_SECONDS: Final = 60.0
-"""Time, in seconds, for which a keyring that did not answer is left alone."""
+"""How long, in seconds, a keyring that did not answer is left alone."""
 
 _LEAST_PRIORITY: Final = 1
 """The minimum priority of a usable backend. The package gives a lower priority to backends that

@@ -273,12 +273,12 @@ def hidden_in(entry: JSONObject) -> list[HiddenText]:
 
 
 def replaced_in(entry: JSONObject, replace: Replace) -> JSONObject:
-    """Return a server's definition in which each text that `shown_definition` hides is replaced
-    with the result of `replace`.
+    """Return a server's definition in which `replace` supplies each string that `shown_definition`
+    hides.
 
-    The values of variables that `shown_definition` shows because they might be commands are
-    replaced, too. `replace` is also called for other texts that might be commands, but these texts
-    stay unchanged.
+    Values of variables that `shown_definition` shows because they might be commands are replaced,
+    too. `replace` is also called for other strings that might be commands, but these stay
+    unchanged.
     """
     return _Mask(replace, is_moving=True).entry(entry)
 
@@ -429,8 +429,9 @@ class _Mask:
         return self._word(text, value)
 
     def _word(self, text: str, value: str) -> str:
-        """Return the shown form of a word whose option does not mark it as a secret. `value` is the
-        part of the word that follows the option.
+        """Return the displayed form of a word that no option marks as a secret.
+
+        `value` is the part of the word that follows the option.
         """
         if _CONNECTION.fullmatch(text):
             return self._connection(text)
@@ -445,8 +446,8 @@ class _Mask:
         return self._text(text, is_code=False)
 
     def _executed(self, text: str) -> str:
-        """Return the shown form of a word after a program, such as `env`, that starts another
-        program.
+        """Return the displayed form of a word that follows a program, such as `env`, that starts
+        another.
         """
         name, equals, value = text.partition("=")
         if equals and _NAME.fullmatch(name) and is_secret_name(name):
@@ -465,8 +466,9 @@ class _Mask:
         return self._named(name, value)
 
     def _named(self, name: str, value: str, *, is_secret: bool = False) -> str:
-        """Return the shown form of a value that has a name. A path or a file is shown even if the
-        name suggests a secret.
+        """Return the displayed form of a named value.
+
+        A path or a file is shown even if the name suggests a secret.
         """
         if not (is_secret or is_secret_name(name)):
             return self._text(value, is_code=False)
@@ -485,8 +487,9 @@ class _Mask:
         return self._scheme(value, _Reason("name", name))
 
     def _is_data(self) -> bool:
-        """Return whether the value in this place is certainly not executed, because it is the value
-        of a variable and no argument is program text.
+        """Return whether the current value is certainly not executed.
+
+        This is the case for a variable's value if no argument is program text.
         """
         return self._place.startswith("env.") and not self._runs_text
 
@@ -645,7 +648,7 @@ class _Mask:
         return text
 
     def _hide_again(self, text: str, reason: _Reason, *, is_code: bool = False) -> str:
-        """Hide a string unless some of it is already hidden."""
+        """Hide a string unless part of it is already hidden."""
         return text if MASK in text else self._hide(text, reason, is_code=is_code)
 
     def _pair(self, match: re.Match[str], names: frozenset[str] | None, *, is_code: bool) -> str:
@@ -659,7 +662,7 @@ class _Mask:
             is_code: whether the text is executed.
         """
         name, between, value = match.groups()
-        # In `--env=TOKEN=x`, the second name is the one which says that the value is secret.
+        # In `--env=TOKEN=x`, it is the second name that says that the value is secret.
         while not is_secret_name(name):
             inner, equals, following = value.partition("=")
             if not equals:

@@ -186,7 +186,7 @@ class Plan:
         """Check the input schema and, if the plan has an input, check the input against the schema.
 
         Raises:
-            SchemaError: `input_schema` is invalid. The message names the place.
+            SchemaError: `input_schema` is invalid. The message says where.
             PlanError: the input does not satisfy the schema. The message has the path, what was
                 found and what was expected.
         """
@@ -247,8 +247,8 @@ def read_plan(raw: ObjectLike | JSON) -> Plan:
     """Read a plan: `{"calls": [...], "input"?, "instances"?, "output"?, ...}`.
 
     Raises:
-        PlanError: the plan does not have this form. The message names the place, what was found and
-            what was expected.
+        PlanError: the plan does not have this form. The message says where, what was found and what
+            was expected.
         InvalidJSONError, LimitExceededError: the plan is not JSON, is nested too deeply or is too
             large.
     """

@@ -91,16 +91,18 @@ class Profile:
         return _matches(self.ideas, name.removeprefix(IDEA).partition("@")[0])
 
     def refusal(self, kind: str, name: str) -> str:
-        """Return why an existing server, tool or idea cannot be used, as in "the tool 'push' is not
-        in profile 'review'".
+        """Return why an existing server, tool or idea cannot be used.
+
+        For example: "the tool 'push' is not in profile 'review'".
         """
         return (
             f"the {kind} {shown_name(name)[:_SHOWN_CHARACTERS]!r} is not in profile {self.name!r}"
         )
 
     def lack(self, kind: str, name: str) -> str:
-        """Return the reason of `refusal`, worded as an unmet need, as in "the tool 'push', which is
-        not in profile 'review'".
+        """Return the reason of `refusal` as a noun phrase.
+
+        For example: "the tool 'push', which is not in profile 'review'".
         """
         return (
             f"the {kind} {shown_name(name)[:_SHOWN_CHARACTERS]!r}, which is not in profile "

@@ -157,7 +157,7 @@ def recognise_secrets(
     Args:
         server: the name of the server. The suggested names begin with it.
         entry: the entry, with ideabridge's keys.
-        taken: names that other secrets already have.
+        taken: names that other secrets already use.
         chosen: a person's decisions, keyed by place, such as `env.TENANT`. False means that the
             value in this place contains no secret. True means that the whole value, which belongs
             to a variable or a header, is a secret.
@@ -216,8 +216,8 @@ class _Recogniser:
         return f"{MASK}{self._nonce}:{len(self._places) - 1}{MASK}"
 
     def with_chosen(self, marked: JSONObject) -> JSONObject:
-        """Return an entry in which marks also replace the values that are secret only because of a
-        person's decision, and not because of anything in the entry.
+        """Return an entry in which marks also replace values that are secret only by a person's
+        decision.
         """
         recognised = {place.place for place in self._places}
         result = dict(marked)
@@ -237,7 +237,7 @@ class _Recogniser:
         return result
 
     def finished(self, marked: JSONObject) -> RecognisedSecrets:
-        """Return the result, in which the names of the secrets replace the marks."""
+        """Return the result, with the names of the secrets in place of the marks."""
         mark = re.compile(f"{MASK}{self._nonce}:([0-9]+){MASK}")
 
         def name_of(match: re.Match[str]) -> str:
@@ -247,7 +247,7 @@ class _Recogniser:
         return RecognisedSecrets(entry, tuple(self._places), tuple(dict.fromkeys(self._left)))
 
     def _name(self, hidden: HiddenText) -> str:
-        """Return a name for a secret that no other value in the entry has."""
+        """Return a name for a secret that no other value in the entry uses."""
         if hidden.text in self._names:
             return self._names[hidden.text]
 

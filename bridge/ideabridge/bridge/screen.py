@@ -60,7 +60,7 @@ class Screen:
         """Raise an error if any of the members contains a secret.
 
         Raises:
-            SecretGivenError: a member contains a secret. The message names its place and the
+            SecretGivenError: a member contains a secret. The message names the member and the
                 secret.
         """
         places = self._secrets.places(written)
@@ -72,8 +72,8 @@ class Screen:
         """Return the events without secrets, so that they can be journaled.
 
         Raises:
-            SecretGivenError: a person or a mind has written a secret. The message names the place
-                and the secret.
+            SecretGivenError: a person or a mind has written a secret. The message names the secret
+                and says where it is.
         """
         return [self._admitted(event) for event in new_events]
 

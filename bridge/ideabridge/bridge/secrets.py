@@ -192,15 +192,17 @@ class Secrets:
 
     @property
     def count(self) -> int:
-        """The number of hidden strings. Strings are never removed, so if the number is the same,
-        the strings are the same.
+        """The number of hidden strings.
+
+        Strings are never removed, so an unchanged number means unchanged strings.
         """
         return len(self._forms["any"])
 
     def found_in(self, text: str) -> list[str]:
-        """Return the names of the secrets that prevent a string from being exported. These are the
-        secrets in the string that are certain or look like tokens. Plain words from an environment
-        do not count.
+        """Return the names of the secrets that prevent a string from being exported.
+
+        These are the secrets in the string that are certain or look like tokens. Plain words from
+        an environment do not count.
         """
         finder = self._finder("leaking")
         if finder is None:
@@ -236,8 +238,9 @@ class Secrets:
         return self.mask(text[:end])
 
     def redact(self, value: JSON) -> JSON:
-        """Return a value without the certain secrets in it. If the value contains no secret, which
-        is the usual case, this takes a single search.
+        """Return a value without its certain secrets.
+
+        If the value contains no secret, as is usual, this takes a single search.
         """
         finder = self._finder_in(value)
         return value if finder is None else _redacted(value, finder)

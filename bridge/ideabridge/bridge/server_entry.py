@@ -153,8 +153,7 @@ class Remark:
 
     Attributes:
         place: the path, such as `limits.calls`, or "" for the whole document.
-        text: a description of what is unusual. The text does not contain a value that might be
-            secret.
+        text: a description of what is unusual. It contains no value that might be secret.
     """
 
     place: str
@@ -201,8 +200,9 @@ class ServerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ServerStart:
-    """The members of an entry, in ideabridge's keys, that determine how its server is started or
-    called. Members of the wrong type count as absent.
+    """The members of an entry that determine how its server is started or called.
+
+    The entry has ideabridge's keys. Members of the wrong type count as absent.
 
     Attributes:
         kind: the member `type`.
@@ -234,8 +234,9 @@ _KINDS: Final = {
 
 
 def found_kind(value: JSON) -> str:
-    """Return words that describe the kind of a value. The words do not quote the value, because it
-    might be a secret.
+    """Return a description of a value's kind.
+
+    It does not quote the value, which might be a secret.
     """
     return _KINDS[json_type(value)]
 
@@ -306,8 +307,7 @@ def with_settings(raw: JSONObject, settings: Mapping[str, JSON]) -> JSONObject:
         if own not in settings:
             result[key] = value
         elif left.get(own) is not None:
-            # Put the new value in the position of the first form of its key, because a person looks
-            # for it there.
+            # Put the new value where the key first occurred, because a person looks for it there.
             result[own] = left.pop(own)
 
     result.update({key: value for key, value in left.items() if value is not None})
@@ -672,7 +672,7 @@ def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
 
 
 def name_problem(name: str) -> str | None:
-    """Return the problem with the name of a module, or None if the name is valid."""
+    """Return why the name of a module is invalid, or None if it is valid."""
     if not 1 <= len(name) <= 64:
         return "a server's name must have 1 to 64 characters"
     if not name.isprintable():

@@ -34,8 +34,8 @@ _RESTRICTIONS: Final = (
     "profiles",
     "rules",
 )
-"""Keys that restrict something in at least one object in the file. Someone who uses such a key in
-another object also meant to restrict something.
+"""Keys that restrict something in at least one object of the file. In any other object, they were
+probably meant to restrict something, too.
 """
 
 _RESTRICTING: Final = re.compile(
@@ -100,7 +100,7 @@ class Repaired:
 
 
 def place_text(loc: Place) -> str:
-    """Return the path of a value as people write it: `limits.calls`."""
+    """Return the path of a value in dotted form, such as `limits.calls`."""
     return ".".join(map(str, loc))
 
 
@@ -254,7 +254,7 @@ def _remove(members: JSONObject, place: Place) -> None:
 
 
 def _repair(members: JSONObject, error: ErrorDetails) -> str | None:
-    """Replace the value that an error is about, if it is clear which value of the expected type is
+    """Replace the value that caused an error, if it is clear which value of the expected type is
     meant. Return a note on how the value was read, or None if it was left unchanged.
     """
     place = error["loc"]

@@ -49,8 +49,9 @@ _MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 
 
 class StoredSecretError(IdeabridgeError):
-    """A secret is missing, or cannot be read, stored or used. The message says why, and what to do
-    about it.
+    """A secret is missing, or cannot be read, stored or used.
+
+    The message says why, and what to do.
     """
 
 
@@ -134,7 +135,7 @@ def secrets_path() -> Path:
 
 
 def secret_name_problem(name: str) -> str | None:
-    """Return the problem with the name of a secret, or None if the name is valid."""
+    """Return why the name of a secret is invalid, or None if it is valid."""
     if re.fullmatch(NAME_PATTERN, name):
         return None
     return (
@@ -219,8 +220,9 @@ def secret_value(owner: SecretOwner, name: str, server: str, digest: str) -> str
 
 
 def set_secret(owner: SecretOwner, name: str, value: str, servers: Mapping[str, str]) -> str:
-    """Store a secret in the keyring or, if the keyring cannot be used, in `secrets.json`. Return a
-    message for users that names the place. Blocks.
+    """Store a secret in the keyring or, if that cannot be used, in `secrets.json`. Blocks.
+
+    Return a phrase that tells users where the secret is stored.
 
     Args:
         owner: the configuration file that the secret belongs to.
@@ -292,7 +294,7 @@ def remove_secret(owner: SecretOwner, name: str) -> bool:
 
 
 def _to_keyring(name: str, value: str) -> str | None:
-    """Put a value into the keyring. Return the reason if this fails, or None if it succeeds."""
+    """Put a value into the keyring. Return the reason for a failure, or None."""
     keyring = Keyring()
     try:
         keyring.write(name, value)
@@ -336,7 +338,7 @@ _Secrets = dict[tuple[str | None, str], StoredSecret]
 
 
 def _change(change: Callable[[_Secrets], None]) -> None:
-    """Change the secrets in `secrets.json` while no other process changes them."""
+    """Change the secrets in `secrets.json`, holding a lock against other processes."""
     path = secrets_path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

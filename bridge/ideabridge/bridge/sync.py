@@ -84,7 +84,7 @@ class _CallOptions(TypedDict, total=False):
 
 
 class _Blocking(Generic[A]):
-    """Wraps an object in the thread of the event loop, and holds the portal to that thread."""
+    """Wraps an object in the event loop's thread, and holds the portal to that thread."""
 
     def __init__(self, underlying: A, portal: BlockingPortal | None = None) -> None:
         self.underlying = underlying
@@ -101,9 +101,7 @@ class _Blocking(Generic[A]):
 def _blocking(
     method: Callable[Concatenate[A, P], Awaitable[T] | T],
 ) -> Callable[Concatenate[_Blocking[A], P], T]:
-    """Return a method with the same parameters that waits for the result of `method` on the
-    underlying object.
-    """
+    """Return a blocking version of an async method, with the same parameters."""
 
     @wraps(method)
     def call(self: _Blocking[A], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -198,9 +198,10 @@ def read_own_beginning(path: Path, size: int) -> bytes:
 
 
 def link_out(path: Path, folder: Path) -> Path | None:
-    """Return the first link, on the way to a path in a folder, that leads out of the folder. Return
-    None if there is no such link, or if the path is not in the folder. Whoever created the folder,
-    for example the author of a repository, chose where such a link leads.
+    """Return the first link on a path in a folder that leads out of the folder, or None.
+
+    Return None also if the path is not in the folder. The author of the folder, for example of a
+    repository, chose where the link leads.
     """
     base = Path(os.path.normpath(folder.absolute()))
     place = Path(os.path.normpath(path.absolute()))
@@ -277,8 +278,9 @@ def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
 
 
 def _unsafe(about: os.stat_result, path: Path) -> str | None:
-    """Return how another user could have written a file. Return None if no other user could have
-    written it, or if the system has no file modes.
+    """Return how another user could have written a file, or None if that is impossible.
+
+    Return None also if the system has no file modes.
     """
     if sys.platform == "win32":
         return None
@@ -460,9 +462,7 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
 def _data_files(
     named: Mapping[Path, list[str]], code: Collection[Path], folder: Path
 ) -> dict[Path, DataFile]:
-    """Return the files that can be data. A file can be data only if every mention of it names it as
-    data.
-    """
+    """Return the files that can be data: those whose every mention names them as data."""
     if not named:
         return {}
     # Ignore case, because some file systems do.
@@ -606,8 +606,10 @@ def _data_arguments(
     *,
     is_own_program: bool,
 ) -> dict[int, tuple[str, str]]:
-    """Return (path, place that names the path), keyed by argument number, for each argument that
-    names data, whichever of the command's names is used to read the arguments.
+    """Return (path, description of the place), keyed by argument number, for arguments that name
+    data.
+
+    An argument counts only if it names data under each of the command's names.
     """
     readings = [
         list(data_words(name, arguments, server, is_own_file, is_own_program=is_own_program))
@@ -786,8 +788,8 @@ def trust_path() -> Path:
 
 
 def read_trusted() -> tuple[dict[str, Trusted], str | None]:
-    """Return two things: the trust in each project file, keyed by path; and the problem with
-    `trust.json`, or None if it can be used.
+    """Return the trust in each project file, keyed by path, and the problem with `trust.json`, if
+    any.
     """
     path = trust_path()
     try:
@@ -818,8 +820,9 @@ def read_trusted() -> tuple[dict[str, Trusted], str | None]:
 
 
 def last_trusted(file: Path) -> float | None:
-    """Return the time, in seconds since 1970, when a person last trusted any version of a project
-    file. Return None if nobody has trusted the file.
+    """Return when a person last trusted any version of a project file, or None if never.
+
+    The time is in seconds since 1970.
     """
     trusted = read_trusted()[0].get(_key(file.absolute()))
     return trusted.contents[0].at if trusted is not None and trusted.contents else None
@@ -956,8 +959,9 @@ class ProjectTrust:
         return changes
 
     def snapshots(self) -> tuple[Snapshot, Snapshot] | None:
-        """Return two snapshots without secrets: of the file as it was last trusted, and of the file
-        as it is now. Return None if nobody has trusted the file, or if no snapshot was kept.
+        """Return snapshots, without secrets, of the file as last trusted and as it is now.
+
+        Return None if nobody has trusted the file, or if no snapshot was kept.
         """
         if self.before is None:
             return None
@@ -991,16 +995,18 @@ def is_trusted(file: Path) -> bool:
 
 
 def was_trusted(file: Path) -> bool:
-    """Return whether a person has ever trusted a project file. If nobody has, the files that it
-    names do not have to be read.
+    """Return whether a person has ever trusted a project file.
+
+    If not, the files that it names need not be read.
     """
     before = read_trusted()[0].get(_key(file.absolute()))
     return before is not None and bool(before.digests)
 
 
 def may_be_trusted(file: Path) -> bool:
-    """Return whether a program that changes a project file is allowed to trust it afterwards. This
-    is the case if the file is trusted now, or does not exist.
+    """Return whether a program that changes a project file is allowed to trust it afterwards.
+
+    It is if the file is trusted now, or does not exist.
     """
     try:
         return not os.path.lexists(file) or is_trusted(file)
@@ -1077,8 +1083,9 @@ def _snapshot(project_file: ProjectFile, covered: Mapping[str, str]) -> Snapshot
 
 
 def _save_snapshot(project_file: ProjectFile, covered: Mapping[str, str]) -> None:
-    """Store a snapshot of a file. If the snapshot cannot be stored, the next question about the
-    file shows its whole content.
+    """Store a snapshot of a file.
+
+    Without the snapshot, the next question about the file shows its whole content.
     """
     path = snapshot_path(_key(project_file.file))
     try:
@@ -1319,8 +1326,8 @@ class Untrusted:
     was_trusted: bool = False
 
     def told(self, *, anywhere: bool = True) -> str:
-        """Return a message for a person at the command line about why the file is not used, and
-        which command trusts it.
+        """Return a message for the command line: why the file is not used, and which command trusts
+        it.
 
         Args:
             anywhere: whether the message might be read in another folder, for example in a host's

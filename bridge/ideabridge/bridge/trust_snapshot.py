@@ -1,6 +1,6 @@
 """Snapshot: the content of a trusted project file without its secrets.
 
-With it, ideabridge can show what has changed since the person trusted the file.
+A snapshot lets ideabridge show what has changed since the person trusted the file.
 
 The snapshots are in the folder `trusted` in the user's configuration folder, one file for each
 project file. Whether a file is trusted depends only on `trust.json`, never on a snapshot. If a
@@ -164,7 +164,7 @@ def _masked_entry_lines(entry: JSONObject) -> list[str]:
 
 
 def _texts(digests: Mapping[str, str], read: Callable[[str], bytes | None]) -> dict[str, list[str]]:
-    """Return the lines of each covered file that is text and still has its digest."""
+    """Return the lines of each covered text file that still has its digest."""
     from ideabridge.bridge.masking import shown_json
 
     texts: dict[str, list[str]] = {}

@@ -124,8 +124,9 @@ class Announcements:
             self.poke()
 
     def begun(self, context: Context) -> float | None:
-        """Return the time at which the client that sent a request connected, as `time.monotonic`
-        measures it, or None if the client has no HTTP session.
+        """Return when the client that sent a request connected, by `time.monotonic`.
+
+        Return None if the client has no HTTP session.
         """
         session = session_id(context)
         client = self._sessions.get(session) if session else None

@@ -70,7 +70,7 @@ def answer(structured: JSONObject, text: str, blocks: Sequence[JSONObject] = ())
 
 
 def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
-    """Return a tool error with this text and, if it is given, structured content."""
+    """Return a tool error with this text and optional structured content."""
     result: ToolAnswer = {
         "content": [{"type": "text", "text": text}],
         "isError": True,

@@ -1,4 +1,4 @@
-"""Assumed: reports the assumptions that the answer from a published idea rests on.
+"""Assumed: reports the assumptions behind the answer of a published idea.
 
 Hosts show a model the text of a result, its structured content, or both. So both contain the
 assumptions, as lines of at most `TEXT_BYTES` in total. `_meta` contains them in full, together with
@@ -55,9 +55,10 @@ _EXTENSIBLE: Final = frozenset(
 
 
 def may_assume(publication: Publication) -> bool:
-    """Return whether a publication's answer can rest on assumptions. It can if its plan has
-    followed values or watches what it reads, if its program has recorded defaults, or if it can
-    call an idea, because it inherits the assumptions of the called idea.
+    """Return whether a publication's answers can rest on assumptions.
+
+    They can if the plan has followed values or watches what it reads, or if the program has
+    recorded defaults. They can also if an idea can be called, whose assumptions are inherited.
     """
     plan = publication.plan_parts
     modules = [call.module for call in written_calls(plan.calls)]

@@ -85,9 +85,7 @@ _CLIENT_CHARACTERS: Final = 120
 
 
 def client_text(context: Context, mask: Callable[[str], str]) -> str:
-    """Return the name and version that a request's client gives, without secrets, or "" if it gives
-    none.
-    """
+    """Return the client's name and version with secrets masked, or "" if it sent neither."""
     params = context.session.client_params
     if params is None:
         return ""
@@ -97,7 +95,7 @@ def client_text(context: Context, mask: Callable[[str], str]) -> str:
 
 
 def client_key(context: Context) -> Hashable:
-    """Return a key that identifies a client: its session or, over HTTP without sessions, its
+    """Return a key that identifies a client: its session or, over HTTP without a session, its
     connection.
 
     The user and the address are not enough, because all assistants on one machine share them.
@@ -118,7 +116,7 @@ def token_caller(token: str) -> str:
 
 
 class ProfileRefusedError(IdeabridgeError):
-    """A token or a server is restricted to a profile other than the one that a request names."""
+    """A request uses a profile other than the one that its token or the server is restricted to."""
 
 
 class Credentials:

@@ -36,9 +36,10 @@ from ideabridge.tools.tool import Tool, ToolKey
 logger: Final = logging.getLogger(__name__)
 
 PAGE_BYTES: Final = 512 * 1024
-"""Limit on a page of `tools/list`, in bytes, unless its first tool alone is larger. The number of
-tools has no limit, because several clients read only the first page. Clients refuse events over
-1 MB, and some then close the connection."""
+"""Limit on a page of `tools/list`, in bytes, unless its first tool alone is larger. A page can have
+any number of tools, because several clients read only the first page. Clients refuse events over 1
+MB, and some then close the connection.
+"""
 
 _READ_AT_ONCE: Final = 100
 """Number of published ideas that are read from the store at once."""
@@ -53,8 +54,9 @@ called.
 """
 
 _PART_FOR_NEW: Final = 4
-"""One in this many places in the list goes to the newest published ideas, whether or not they were
-called."""
+"""The newest published ideas get one in this many entries of the list, even if nobody has called
+them.
+"""
 
 _COUNTED: Final = 32
 """Number of calls to published ideas that are counted in memory before the counts are stored. A
@@ -331,8 +333,9 @@ class ToolCatalogue:
         return names
 
     def _keep_names(self, names: dict[str, ToolKey]) -> None:
-        """Store names that a host has seen or used. From now on, each name refers to its tool in
-        all processes that use this configuration.
+        """Store names that a host has seen or used.
+
+        From now on, each name refers to its tool in every process with this configuration.
         """
         while names:
             self._kept_names.update(names)
@@ -378,8 +381,10 @@ class ToolCatalogue:
         return self.bridge.toolbox.activity_for(tool) is not None
 
     def _is_taken(self, name: str, tool: Tool) -> bool:
-        """Return whether a tool cannot have a name because the name belongs, or used to belong, to
-        something else. A host might still use a name for what it used to mean.
+        """Return whether a name is unavailable because it belongs, or used to belong, to something
+        other than `tool`.
+
+        A host might still use an earlier name with its earlier meaning.
         """
         origin = self._kept_names.get(name)
         if origin is not None:

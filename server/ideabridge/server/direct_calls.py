@@ -52,19 +52,19 @@ _WRITTEN_AT_ONCE: Final = 500
 """Maximum number of calls written at once."""
 
 _MOST_KEPT: Final = 20_000
-"""Maximum number of calls kept in memory while the store cannot be written. Beyond it, the oldest
-are dropped."""
+"""Maximum number of calls kept in memory while the store cannot be written. If there are more, the
+oldest are dropped."""
 
 _BYTES_AT_ONCE: Final = 262_144
 """Size of results, in bytes, above which a thread writes them."""
 
 _MOST_BYTES: Final = 64_000_000
-"""Limit, in bytes, on the results kept in memory while the store cannot be written. Beyond it, the
-sessions of the calls end."""
+"""Limit, in bytes, on the results kept in memory while the store cannot be written. Beyond this
+limit, the sessions of the calls end."""
 
 _MOST_SESSIONS: Final = 10_000
-"""Maximum number of sessions in memory. Beyond it, the session whose last call is the oldest is
-forgotten, and its next call begins a new session."""
+"""Maximum number of sessions in memory. If there are more, the least recently used session is
+dropped, and its next call begins a new session."""
 
 _SWEEP_SECONDS: Final = 60.0
 """Interval, in seconds, between two searches for sessions that have ended."""
@@ -200,8 +200,8 @@ class WaitingCalls:
         return None
 
     async def _waiting(self, run_id: str, caller: str, *, refused: bool) -> Run | None:
-        """Return a run if it is still waiting or if its result can still be fetched. Otherwise,
-        return None.
+        """Return a run if it is still waiting or its result can still be fetched, or None
+        otherwise.
         """
         record = self._bridge.store.runs.get(run_id)
         if record is None:
@@ -267,8 +267,9 @@ class DirectCalls:
     def begin(
         self, name: str, tool: Tool | str, arguments: JSONObject, request: ToolRequest
     ) -> Entry:
-        """Begin the record of a direct call under the name that the client used. `tool` is the name
-        of a published idea, or a tool.
+        """Begin recording a direct call.
+
+        `name` is the name that the client used. `tool` is a tool, or the name of a published idea.
         """
         data = encode(arguments)
         masked = self._bridge.secrets.redact(arguments)
@@ -290,9 +291,7 @@ class DirectCalls:
         return entry
 
     def end(self, entry: Entry, result: ToolAnswer | None) -> None:
-        """Complete the record of a call to an exposed tool. `result` is None if the call returned
-        nothing.
-        """
+        """Complete the record of a call to an exposed tool. `result` is None if there is none."""
         if result is not None and entry.outcome == "cancelled":
             entry.outcome = "error" if result.get("isError") else "ok"
 
@@ -331,8 +330,9 @@ class DirectCalls:
         self._wake()
 
     def end_idea(self, entry: Entry) -> None:
-        """Complete the record of a call to a published idea. The call does not get a line of its
-        own, because the run that answered it is recorded.
+        """Complete the record of a call to a published idea.
+
+        No line is written for the call, because the run that answered it is recorded.
         """
         if entry.error is not None:
             entry.outcome = "error"

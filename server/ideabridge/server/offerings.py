@@ -351,12 +351,12 @@ class Offerings:
     # -- changes -----------------------------------------------------------------------------------
 
     async def watch(self, uri: str, caller: str) -> Module | None:
-        """Subscribe to changes to a resource. Return its module, or None if no module has the
-        resource.
+        """Subscribe to changes to a resource. Return the resource's module, or None if no module
+        has it.
 
         Raises:
-            MCPError: the module refuses the subscription or cannot be reached, or it would report
-                changes to another person's resource.
+            MCPError: the module refuses the subscription, cannot be reached, or has a separate
+                sign-in for each user.
         """
         if self._names and uri_name(uri) is None:
             module = await self.module_of(uri, caller)
@@ -392,9 +392,7 @@ class Offerings:
             reading.is_stale = reading.is_stale or reading.place[0] == module
 
     def is_exposed(self, module: str, uri: str = "") -> bool:
-        """Return whether a module's offering, including the resource with this URI, is passed
-        on.
-        """
+        """Return whether a module's resources, including the one with this URI, are passed on."""
         return module in self._names and self._views.serves(module, uri)
 
     # -- one of them -------------------------------------------------------------------------------
@@ -428,10 +426,9 @@ class Offerings:
         Of the following modules, the first one that exists is chosen:
 
         1. the first module in the configuration that lists the resource or has a template for it,
-        2. the module whose result named the resource to the caller, unless a different module is
-           the only one with resources of this scheme,
-        3. the only module with resources of this scheme,
-        4. the only module with any resources.
+        2. the module that mentioned the resource in a result for this caller, unless a different
+        module is the only one with resources of this scheme, 3. the only module with resources of
+        this scheme, 4. the only module with any resources.
 
         So no module can take over a resource of a module that precedes it in the configuration.
         """
@@ -490,8 +487,9 @@ class Offerings:
         )
 
     def _only_one(self, names: list[str]) -> Module | None:
-        """Return the module that has resources if only one of these modules has some. Return None
-        if several modules have resources, or if they might have because one of them is not
+        """Return the only one of these modules that has resources.
+
+        Return None if several modules have resources, or might have, because one of them is not
         connected.
         """
         modules = [self._bridge.modules[name] for name in names]

@@ -1,8 +1,8 @@
 """Own handlers: answer the calls to the server's own tools, which `own_tools` defines.
 
 `OwnHandlers.call` checks the arguments of a call and passes them to the handler of its tool. Each
-handler reads what the person's client sent, asks the bridge, and makes the result of the tool call
-from its answer.
+handler reads the arguments that the client sent, calls the bridge, and turns the bridge's answer
+into a tool result.
 """
 
 from __future__ import annotations
@@ -162,7 +162,9 @@ class OwnHandlers:
         begins = next((key for key in ("task", "context") if key in arguments), None)
         turn = next((key for key in ("run", "turn", "solution") if key in arguments), None)
         if begins is None and turn is None:
-            raise ArgumentError("solve: expected a task or a context; or run, turn and solution")
+            raise ArgumentError(
+                "solve: expected either a task or a context, or all of run, turn and solution"
+            )
         if begins is None:
             return await self._submit_solution(
                 await read_tool_arguments("submit_solution", arguments), request
@@ -340,7 +342,7 @@ class OwnHandlers:
         values: JSONObject = {}
         missing: dict[str, str] = {}
         blocks = Blocks()
-        # Each of the two gets half of the space, because the text repeats the structured content.
+        # The text repeats the structured content, so each of them gets half of the space.
         left = MAX_RESULT // 2
         for path in paths:
             try:

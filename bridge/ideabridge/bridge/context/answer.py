@@ -173,8 +173,9 @@ class AnswerReader:
         self._pieces.append(EndPiece(broken, self._extra, program))
 
     def _program(self) -> tuple[str | None, str | None]:
-        """Return the answer's program (None if there is no valid program) and why the program is
-        malformed (None if it is not). A malformed program stays in `extra`.
+        """Return the answer's program, and why it is malformed; either can be None.
+
+        A malformed program stays in `extra`.
         """
         try:
             program = read_program(self._extra.get("program"))

@@ -71,8 +71,9 @@ class Candidate:
 
     @property
     def choice(self) -> str:
-        """The line for a person who chooses a value. It is like `text`, but it contains the whole
-        value if the value can be chosen.
+        """The line for a person who chooses a value.
+
+        Unlike `text`, it contains the whole value if the value can be chosen.
         """
         return self._with_source(
             self.shown if isinstance(self.value, Missing) else readable_json(self.value)
@@ -105,7 +106,7 @@ class Assumption:
 
     @property
     def line(self) -> str:
-        """The assumption on one line that people and models can read."""
+        """The assumption as one readable line."""
         line = _where(self.at, self.instance)
         if self.taken is not None:
             line += f" is {self.taken.text}"
@@ -352,8 +353,9 @@ def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
 
 
 def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
-    """Return an assumption in which someone has chosen a different value. `choice` is that value,
-    as returned by `shortened_member`.
+    """Return an assumption with a different, chosen value.
+
+    `choice` is that value, as returned by `shortened_member`.
     """
     alternatives: list[JSON] = [{"value": entry["taken"], "from": entry["from"]}]
     for alternative in list_or_empty(entry.get("instead")):

@@ -81,8 +81,9 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
 
     @property
     def needs(self) -> Collection[str]:
-        """The references that the tests read. If one of these references names the result of a
-        failed call, the tests do not decide anything.
+        """The references that the tests read.
+
+        If one of them names the result of a failed call, the tests do not decide anything.
         """
         return () if self._test is None else self._test.references
 

@@ -6,8 +6,9 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class MessageError(IdeabridgeError):
-    """A message in a context is malformed. The error text names the place, what was found there and
-    what was expected.
+    """A message in a context is malformed.
+
+    The error says where, what was found and what was expected.
     """
 
 
@@ -32,6 +33,4 @@ class ClosedStateError(StateWriteError):
 
 
 class ExplanationError(IdeabridgeError):
-    """An explanation of a value is malformed. The error text names the place and what was
-    expected.
-    """
+    """An explanation of a value is malformed. The error says where, and what was expected."""

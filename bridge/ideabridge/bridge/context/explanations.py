@@ -830,9 +830,7 @@ def _doubt(explained: Explained) -> str | None:
 
 
 def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bool) -> str | None:
-    """Return why several values are possible for this data, or None if only one value is
-    possible.
-    """
+    """Return why several values are possible for this data, or None if only one is."""
     if differ:
         return "its explanations differ"
     if explained.why == MAYBE_DATA and _has_siblings(chosen, read):

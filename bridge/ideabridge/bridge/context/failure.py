@@ -55,8 +55,9 @@ result, and in the output.
 
 
 def caused_by_denials(errors: Sequence[JSONObject]) -> int:
-    """Return how many of a Solution's errors were caused by denied calls. If an error has another
-    cause, only the denied calls count.
+    """Return how many of a Solution's errors were caused by denied calls.
+
+    If an error has another cause, only the denied calls count.
     """
     failures = [read_failure(error.get("error")) for error in errors]
     kinds = Counter(failure.kind for failure in failures)
@@ -66,8 +67,8 @@ def caused_by_denials(errors: Sequence[JSONObject]) -> int:
 
 
 def not_run(errors: Sequence[JSONObject]) -> int:
-    """Return how many errors of a Solution are those of calls that never started, because a call
-    that they read has no result.
+    """Return the number of a Solution's calls that never started because a call that they read has
+    no result.
     """
     return sum(read_failure(error.get("error")).kind == NOT_RUN for error in errors)
 

@@ -27,7 +27,7 @@ class Inquiry:
 
     Attributes:
         module: the name of the module.
-        message: the text of the question.
+        message: the wording of the question.
         schema: the JSON Schema of the form, an object of plain values.
     """
 
@@ -92,8 +92,9 @@ class Asker(Protocol):
     """Passes a module's questions on to the caller."""
 
     async def ask(self, inquiry: Inquiry) -> FormAnswer:
-        """Ask a question, and wait for the answer without a time limit. This method does not raise
-        errors, but it can be cancelled.
+        """Ask a question, and wait for the answer without a time limit.
+
+        This method raises no errors, but can be cancelled.
         """
         ...
 

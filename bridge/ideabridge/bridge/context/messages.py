@@ -108,8 +108,9 @@ class Message:
 
     @property
     def members(self) -> JSONObject:
-        """The members of the message's value, or nothing if the value is not an object. An input
-        and a state always have an object as their value.
+        """The members of the message's value, empty if the value is not an object.
+
+        The value of an input or a state is always an object.
         """
         return object_or_empty(self.value)
 
@@ -270,8 +271,9 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
 
 
 def title_of(raw: Sequence[JSON]) -> str:
-    """Return one readable line about a context without a task: the user's last text, or the kinds
-    of the messages in the context.
+    """Return a one-line title for a context without a task.
+
+    The title is the user's last text or, if there is none, the kinds of the messages.
 
     Raises:
         MessageError: as for `read_context`.
@@ -390,7 +392,7 @@ class Draft:
 
     @property
     def how_to_read(self) -> str:
-        """The end of a sentence that says how to read shortened values."""
+        """The end of a sentence, saying how to read shortened values."""
         reads = "" if self.reader is None else f"call {self.reader} to see more of one; "
         return f"{reads}a reference passes the whole value on"
 
@@ -473,7 +475,7 @@ def _place(message: Message) -> Place:
 
 
 def handle_tool(message: Message, draft: Draft) -> None:
-    """Handle a tool. A tool is part of the schema, so it does not add any text."""
+    """Handle a tool. Tools are part of the schema, so they add no text."""
 
 
 def handle_plan(message: Message, draft: Draft) -> None:
@@ -568,8 +570,8 @@ def handle_correction(message: Message, draft: Draft) -> None:
 
 
 CALLS: Final = "Calls made so far; read their values at the references"
-"""The beginning of the text about a run's calls. Each call takes up one or more lines, the first of
-which begins with the call's place.
+"""The beginning of the text about a run's calls. Each call has one or more lines, and its first
+line begins with its place.
 """
 
 

@@ -53,8 +53,9 @@ class Usage:
 
 
 def bounded_name(name: str) -> str:
-    """Return the name of a model for storage. The name comes from outside, so keep at most 200
-    printable characters.
+    """Return the name of a model for storage.
+
+    The name comes from outside, so at most 200 printable characters are kept.
     """
     return "".join(letter for letter in name if letter.isprintable())[:_LONGEST_NAME]
 
@@ -81,8 +82,8 @@ class MindError(IdeabridgeError):
 class Counting(Protocol):
     """An answer that can report its usage at any time.
 
-    A mind's `answer` can return such an object. The runner reads the usage when it stops an answer
-    because the rest is unusable or the run was cancelled.
+    A mind's `answer` can return an object of this kind. The runner reads the usage when it stops an
+    answer because the rest is unusable or the run was cancelled.
     """
 
     def so_far(self) -> Usage | None:
@@ -104,9 +105,7 @@ class Closing(Protocol):
 
 @runtime_checkable
 class Titled(Protocol):
-    """A mind with a title for people to read. The `name` of a mind only states the kind of the
-    mind.
-    """
+    """A mind with a human-readable title. The `name` of a mind only states its kind."""
 
     @property
     def title(self) -> str:

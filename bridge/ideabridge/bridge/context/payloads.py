@@ -45,8 +45,9 @@ def _holder(block: JSONObject) -> JSONObject:
 
 
 def without_payloads(value: JSON) -> JSON:
-    """Return a value for someone who reads it as text. Each image, sound and file shows its length
-    in place of its base64.
+    """Return a value to be read as text.
+
+    In each image, sound and file, the length replaces the base64.
     """
     if isinstance(value, dict):
         plain = without_payload(value)
@@ -56,8 +57,10 @@ def without_payloads(value: JSON) -> JSON:
 
 
 def without_payload(value: JSONObject) -> JSONObject:
-    """If the object is an image, a sound or a file, return it with the length in place of the
-    base64, for someone who reads it as text. Otherwise return it unchanged.
+    """Return an object to be read as text.
+
+    In an image, a sound or a file, the length replaces the base64. Any other object is returned
+    unchanged.
     """
     resource = value.get("resource")
     is_media = value.get("type") in ("image", "audio") and isinstance(value.get("data"), str)

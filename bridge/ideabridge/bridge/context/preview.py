@@ -56,7 +56,7 @@ def _type(value: JSON) -> str:
 
 
 class _Room:
-    """The number of further characters that can be shown: in total, and from any single string."""
+    """The number of characters that can still be shown: in total, and from any single string."""
 
     __slots__ = ("left", "text")
 

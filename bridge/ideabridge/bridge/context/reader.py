@@ -75,9 +75,7 @@ _ENVELOPE: Final = 200
 
 
 def is_reader(tool: Tool | None) -> bool:
-    """Return whether a tool is the tool that this file defines. Another tool might have one of the
-    same names.
-    """
+    """Return whether a tool is the one defined in this file. Another tool might have the same name."""
     # Compare the names first, because this function runs several times per call, and comparing
     # whole tools is slow.
     return tool is not None and tool.module is None and tool.name in NAMES and tool in READERS
@@ -212,8 +210,10 @@ def _items(value: list[JSON], written: str, wanted: _Wanted, room: int) -> JSONO
 
 
 def _found(value: JSON, pattern: str, first: int, room: int) -> JSONObject:
-    """Return the places where a pattern, which is plain text, occurs in a string, in the items of a
-    list, or in the JSON of any other value.
+    """Return the places where a literal string occurs in a value.
+
+    A list is searched item by item. A value that is neither a list nor a string is searched as
+    JSON.
     """
     if isinstance(value, list):
         return _matches(_in_items(value, pattern, first), pattern, "items", room)

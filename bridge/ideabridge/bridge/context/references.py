@@ -99,12 +99,12 @@ class Expression:
 
 
 def clipped(text: str, limit: int = 100) -> str:
-    """Return text from outside for use in a message, truncated if it is long."""
+    """Return external text for use in a message, truncated if it is long."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def quoted(text: str, limit: int = 100) -> str:
-    """Return text from outside for use in a message, in quotes and truncated if it is long."""
+    """Return external text for use in a message, in quotes and truncated if it is long."""
     if len(text) <= limit:
         return repr(text)
     return f"{text[:limit]!r}... ({len(text):,} characters)"
@@ -116,9 +116,7 @@ def is_reference(text: str) -> bool:
 
 
 def is_instance_name(text: str) -> bool:
-    """Return whether a reference can contain the text as the name of an instance, as in
-    `†NAME.state.x`.
-    """
+    """Return whether a string can name an instance in a reference, as in `†NAME.state.x`."""
     return text not in KINDS and _PLAIN.fullmatch(text) is not None
 
 
@@ -167,9 +165,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _inside(text: str) -> str | None:
-    """Return the error for a string that contains a reference amid other text, or None if it
-    contains no reference.
-    """
+    """Return the error for a string with a reference inside other text, or None if it has none."""
     start = 0
     if is_reference(text):
         # The string begins with a reference, but more text follows it.
@@ -285,7 +281,7 @@ def parse_reference(text: str) -> Expression:
     """Parse a reference string.
 
     Raises:
-        ReferenceSyntaxError: the string is malformed; the message names the place and what was
+        ReferenceSyntaxError: the string is malformed; the message says where, and what was
             expected.
     """
     return _parse_short(text) if len(text) <= _SHORT_LENGTH else _parse_long(text)

@@ -21,12 +21,12 @@ _TITLE: Final = 60
 
 
 def least_tokens_of(size: int) -> int:
-    """Estimate the minimum number of tokens in a text of this many bytes."""
+    """Estimate the minimum number of tokens in `size` bytes of text."""
     return size // _MOST_BYTES_PER_TOKEN
 
 
 def tokens_of(size: int) -> int:
-    """Estimate the number of tokens in a text of this many bytes."""
+    """Estimate the number of tokens in `size` bytes of text."""
     return size // _USUAL
 
 
@@ -85,7 +85,7 @@ class Request:
 
     def know(self, encoded: EncodedRequest) -> None:
         """Set `encoded` to an existing encoding. A copy of the Request with other parts does not
-        inherit this encoding.
+        inherit it.
         """
         self._encoded[:] = [encoded]
 

@@ -491,8 +491,9 @@ class Showing:
         return (place, full[depth:]) if place in self._documents else (None, ())
 
     def listed(self, calls: Sequence[JSONObject]) -> list[MadeCall]:
-        """Return the calls that have a line. If a handler has changed a call, the call is shown as
-        the handler left it.
+        """Return the calls that have a line.
+
+        A call that a handler has changed is shown as the handler left it.
         """
         listed: Sequence[MadeCall] = self._calls
         if len(calls) != len(listed) or not all(map(is_, calls, [call.entry for call in listed])):
@@ -652,7 +653,5 @@ def _replaced(value: JSON, tree: _Tree) -> JSON:
 
 
 def named(references: Sequence[str]) -> str:
-    """Return references for use in a sentence. If there are many references, name only the first
-    few.
-    """
+    """Return references for use in a sentence. Only the first few are named if there are many."""
     return joined(references, _MOST_NAMED)

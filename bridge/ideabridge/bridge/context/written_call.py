@@ -85,7 +85,8 @@ def tool_names(calls: Iterable[JSON]) -> list[str]:
 
 
 def title_of_tools(names: Iterable[str]) -> str:
-    """Return a title for a run or an idea without its own title: the names of its tools, on one
-    line of at most 200 characters.
+    """Return a title made of the names of tools, on one line of at most 200 characters.
+
+    It is for a run or an idea without a title of its own.
     """
     return " + ".join(names)[:200]

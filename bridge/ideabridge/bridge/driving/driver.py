@@ -174,8 +174,9 @@ LEFT_REASON: Final = "the process that was working on it has ended"
 
 
 def is_left(record: RunRecord) -> bool:
-    """Return whether a run has the status `running` in the store although no process works on it
-    any more. Any process can then take it up.
+    """Return whether a run is `running` in the store although no process works on it any more.
+
+    Any process can then take it up.
 
     Use this function only for lists, because it compares the clocks of two machines if the driver
     is on another machine. `Watch` never does so.
@@ -377,7 +378,7 @@ class Driver:
         )
 
     def create_with_first_events(self, create_run: Callable[[], None]) -> None:
-        """Let the first write to the journal create the run.
+        """Make the first write to the journal create the run.
 
         In one transaction, this write calls `create_run`, takes the lease and appends the first
         events.
@@ -394,7 +395,7 @@ class Driver:
 
     @property
     def trouble(self) -> StoreError | None:
-        """Why the store currently cannot be written to, or None if no write has failed."""
+        """Why the store cannot be written to now, or None if no write has failed."""
         return None if self._writer is None else self._writer.trouble
 
     @property

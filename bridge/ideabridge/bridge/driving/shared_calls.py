@@ -141,7 +141,7 @@ class SharedCalls:
         return [call for call in self._calls.values() if not call.changed.is_set()]
 
     def _look(self, module: str) -> None:
-        """Start the calls whose turn has come, and remove the calls of processes that are gone."""
+        """Start the calls that are next in line, and remove those of processes that are gone."""
         places = self._store.call_places.of(module)
         for call in self._waiting():
             if call.module == module and call.has_joined:

@@ -273,9 +273,7 @@ def _read_target(call: Call) -> None:
 
 @lru_cache(maxsize=8192)
 def _wrong_target(text: str) -> str | None:
-    """If an output path is written in another notation, return what is wrong with it. Otherwise,
-    return None.
-    """
+    """Return what is wrong with an output path in another notation, or None if nothing is."""
     # Text with quotes is not split, because a quoted string in brackets is a key.
     parts = [text] if '"' in text else re.split(r"\|\||&&", text[:MAX_LENGTH])
     for part in parts:

@@ -172,9 +172,7 @@ class Catalogue:
         return candidates[0]
 
     def _candidates(self, name: str, module: str | None) -> list[Tool]:
-        """Return the tools that a name and a module could refer to although they are not the key of
-        a tool.
-        """
+        """Return the tools that a name and a module could refer to without being a tool's key."""
         namesakes = self._by_name.get(name)
         if namesakes is None:
             return self._qualified(name, module)
@@ -247,9 +245,7 @@ class Catalogue:
         return did_you_mean(name, candidates, own_names)
 
     def beside(self, tool: Tool) -> str:
-        """Return the end of an error message that says how to call the idea with the same name as a
-        tool, or "" if there is no such idea.
-        """
+        """Return a hint on calling the idea with the same name as a tool, or "" without one."""
         if is_idea(tool.module):
             return ""
 

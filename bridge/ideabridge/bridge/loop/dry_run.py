@@ -193,7 +193,7 @@ def plan_drawing(graph: Graph, form: Form = "mermaid", missing: Collection[str] 
 
 
 def _shown(text: str) -> str:
-    """Return the beginning of an external text, on one line and without control characters."""
+    """Return the beginning of an external string, on one line and without control characters."""
     beginning = clipped(text, _LONGEST_NAME)
     return "".join(char if char.isprintable() else "·" for char in beginning)
 

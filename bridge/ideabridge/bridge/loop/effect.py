@@ -18,8 +18,9 @@ ExecutionKey: TypeAlias = "tuple[int, int | None]"
 """The (call, item) of one execution. The item is None if the call runs as a whole."""
 
 EffectKey: TypeAlias = "tuple[str, int, int | None]"
-"""The key of an effect in its Solution: the kind (`execute`, `approve`, `cancel` or `commit`), the
-call, and the item."""
+"""The key of an effect within its Solution: its kind (`execute`, `approve`, `cancel` or `commit`),
+call, and item.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,9 @@ class AskApproval:
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Approve a resolved call because the person `by` gave a grant; acknowledged by `CallDecided`.
+    """Approve a resolved call under an earlier grant; acknowledged by `CallDecided`.
 
-    `granted` is the call whose approval came with the grant.
+    `granted` is the index of the call whose approval included the grant, and `by` is who gave it.
     """
 
     call: Call
@@ -79,7 +80,7 @@ class Execute:
 
     @property
     def activity(self) -> str | None:
-        """The activity that the call names, or None if another tool has replaced the call's own."""
+        """The activity that the call names, or None if the call's tool was replaced."""
         return self.call.activity if self.tool is self.call.tool else None
 
     @property

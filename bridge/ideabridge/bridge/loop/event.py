@@ -25,8 +25,9 @@ class JournalError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class Journaled:
-    """The base class of every event. If an event has the member `by`, this member is a `Decider`.
-    All other members are JSON.
+    """The base class of all events.
+
+    The member `by`, if there is one, is a `Decider`. All other members are JSON.
     """
 
     name: ClassVar[str]
@@ -50,7 +51,7 @@ class Journaled:
 
 @dataclass(frozen=True, slots=True)
 class OfCall(Journaled):
-    """The base class of every event about a call. `call` is the call's index in the run.
+    """The base class of events about a call. `call` is the call's index in the run.
 
     Attributes:
         tool_name: the name of the call's tool. `Run.events` adds it. The journal does not store it.
@@ -518,8 +519,10 @@ class PlanAsked(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class PlanDecided(Journaled):
-    """A decision on a plan. `calls`, `output` and `places` describe the edited plan, as in
-    `SolutionProposed`. A person wrote the edited plan, and its references are resolved.
+    """A decision on a plan.
+
+    `calls`, `output` and `places` describe the edited plan, as in `SolutionProposed`. A person
+    wrote the edited plan, and its references are resolved.
     """
 
     name: ClassVar[str] = "plan_decided"
@@ -612,8 +615,9 @@ class OutcomeDecided(OfCall):
 
 
 def ends_execution(event: object) -> TypeGuard[CallFinished | OutcomeDecided]:
-    """Return whether an event ends a started call or one of its items. If so, the event contains
-    the value or the error, and no `CallFinished` follows it.
+    """Return whether an event ends a started call or one of its items.
+
+    The event then contains the value or the error, and no `CallFinished` follows.
     """
     if isinstance(event, OutcomeDecided):
         return event.decision != "retry"

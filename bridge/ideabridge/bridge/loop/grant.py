@@ -168,17 +168,17 @@ class Grants:
         return None
 
     def count(self, call: int, progress: Progress, times: int) -> None:
-        """Change the count of the grant that came with `call` by the number of a call's executions.
+        """Change the count of the grant of `call` by the number of executions of a call.
 
         If `times` is 1, add this number; if `times` is -1, subtract it.
         """
         self.of(call).used += times * _executions(progress)
 
     def of(self, call: int) -> Grant:
-        """Return the grant that came with a call's approval.
+        """Return the grant included in a call's approval.
 
         Raises:
-            JournalError: no grant came with the approval.
+            JournalError: the approval included no grant.
         """
         for grant in self.given:
             if grant.call == call:
@@ -206,7 +206,7 @@ def decision_text(event: CallDecided) -> str:
 
 
 def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
-    """Return the grant that comes with a decision, or None if there is none.
+    """Return the grant that a decision includes, or None.
 
     Raises:
         JournalError: the decision cannot give a grant, or the grant is damaged.
@@ -237,7 +237,7 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
 
 
 def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
-    """Check a grant that comes with the approval of a call.
+    """Check a grant included in the approval of a call.
 
     Refuse a schema with an unchecked keyword or with a parameter that the tool does not have,
     because such a schema would restrict nothing.

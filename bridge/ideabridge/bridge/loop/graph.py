@@ -324,8 +324,9 @@ class Graph:
     def take(
         self, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None = None
     ) -> None:
-        """List the calls of a Solution that arrived in one piece, and close the graph. `places` is
-        as in `SolutionProposed`.
+        """Add the calls of a Solution that arrived in one piece, and close the graph.
+
+        `places` is as in `SolutionProposed`.
         """
         if self.explained is not None:
             self.computations = read_computations(
@@ -620,7 +621,7 @@ class Graph:
         return any(operand is None for alternative in item.bound for operand in alternative)
 
     def waits_for_end(self, call: Call) -> bool:
-        """Return whether it is known only at the end of the answer what this call waits for."""
+        """Return whether what this call waits for is known only at the end of the answer."""
         return not self.closed and call.index in self._open_ended
 
     def _is_open_ended(self, call: Call) -> bool:
@@ -729,8 +730,8 @@ class Graph:
         call.edges = tuple(edges)
 
     def replace(self, call: Call, tool: Tool) -> None:
-        """Make a call run another tool, and give the call the position in the listed order that the
-        new tool requires.
+        """Replace a call's tool, and move the call to the position in the listed order that the new
+        tool requires.
         """
         self.order.join(call, tool)
         self._reorder()
@@ -1049,9 +1050,7 @@ class ListedOrder:
 
 
 def of_instance(instance: str) -> str:
-    """Return a phrase that names the instance, to follow a noun. Return "" if there are no
-    instances.
-    """
+    """Return a phrase that names the instance, for use after a noun, or "" without instances."""
     return f" of {instance}" if instance else ""
 
 

@@ -309,8 +309,8 @@ class Machine:
         return self._tick.settled if self._tick is not None else ()
 
     def is_current(self, call: int) -> bool:
-        """Return whether a call belongs to the current Solution. If a message is for any other
-        call, it has come too late and is ignored.
+        """Return whether a call belongs to the current Solution. Messages for other calls come too
+        late and are ignored.
         """
         return self.phase == "solving" and call >= len(self.history) - len(self.solution.calls)
 
@@ -337,7 +337,7 @@ class Machine:
 
     @property
     def plan_question(self) -> Question | None:
-        """The question whether the waiting plan is accepted, or None if no plan is waiting."""
+        """The question about the waiting plan, or None if no plan is waiting."""
         if self._planning is not None and self._planning.waits:
             return self._planning.question
         return None
@@ -718,8 +718,8 @@ class Machine:
         self._added.append((event.call, message))
 
     def _add_data(self, message: Message) -> None:
-        """Show data that a call has added in all later Requests, merged with earlier data of the
-        same kind.
+        """Show data added by a call in all later Requests, merged with earlier data of the same
+        kind.
         """
         key = message.instance, message.kind
         earlier = self._data.get(key)

@@ -171,8 +171,9 @@ class Memory:
         return copy
 
     def absorb(self, staged: Memory) -> None:
-        """Adopt the writes to a staged copy. Nothing must have been written to this memory since
-        the copy was created.
+        """Adopt the writes to a staged copy.
+
+        Nothing must have been written to this memory since the copy was made.
         """
         self.log.extend(staged.log)
         self._learned = staged._learned
@@ -204,8 +205,8 @@ class Memory:
         return not writers.overlapping(path) <= frozenset(bound)
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSONObject:
-        """Return the document that a read of `†KIND` in an instance sees when the read is bound to
-        the calls in `bound`.
+        """Return the document for a read of `†KIND` in an instance that is bound to the calls in
+        `bound`.
 
         The writes of other calls do not affect the returned document.
         """

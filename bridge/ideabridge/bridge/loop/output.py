@@ -144,8 +144,8 @@ class Readiness:
         return self._items_of(call, reads, computed.values)
 
     def _evaluate(self, call: Call) -> _Reads | Wait:
-        """Return the values that a call's references read, or the `Wait` that names the call to
-        wait for first.
+        """Return the values that a call's references read, or a `Wait` for the first call to wait
+        for.
         """
         reads = _Reads()
         for read in call.reads:
@@ -305,7 +305,9 @@ def resolved_call(progress: Progress) -> JSONObject:
 
 
 def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
-    """Return one execution of a call as people see it. An item of `_each` looks like a call."""
+    """Return one execution of a call in the form shown to people. An item of `_each` looks like a
+    call.
+    """
     result: JSONObject = {key: value for key, value in progress.call.raw.items() if key in _SHOWN}
     if progress.replaced is not None:
         result = {
@@ -522,9 +524,7 @@ def _resolve(
 
 
 def error_message(kind: str, message: str) -> JSONObject:
-    """Return an error that does not belong to a call: `{"call": null, "error": {"kind",
-    "message"}}`.
-    """
+    """Return an error that belongs to no call: `{"call": null, "error": {"kind", "message"}}`."""
     return {"call": None, "error": {"kind": kind, "message": message}}
 
 

@@ -41,9 +41,7 @@ class PolicyVerdict:
 
 
 Policy: TypeAlias = Callable[[Tool, JSONObject], PolicyVerdict]
-"""A pure function of the tool and of the call with its references resolved. Equal calls therefore
-get equal verdicts.
-"""
+"""A pure function of the tool and the resolved call, so equal calls get equal verdicts."""
 
 ALLOW = PolicyVerdict("allow")
 _STRICTNESS: Final[dict[Then, int]] = {"allow": 0, "ask": 1, "deny": 2}
@@ -377,7 +375,7 @@ def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSe
 
 
 def allows_by_name(setting: ApprovalSetting) -> bool:
-    """Return whether a rule allows tools by name, no matter which module they belong to."""
+    """Return whether a rule allows tools by name, regardless of their module."""
     for part in approval_parts(setting):
         for rule in read_as(_Approval, part).rules:
             if rule.get("then") == "allow" and rule.get("module") is None and "tool" in rule:

@@ -269,8 +269,9 @@ def running_item(progress: Mapping[int, Progress], call: int, number: int | None
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """There is no value yet. `on` is the call that must settle first. If `on` is None, the answer
-    must end first.
+    """There is no value yet.
+
+    `on` is the call that must settle first. If it is None, the answer must end first.
     """
 
     on: int | None
@@ -278,7 +279,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There will never be a value. This object contains the reason."""
+    """There will never be a value, for the reason given."""
 
     why: Literal["failed", "skipped", "missing"]
     message: str
@@ -324,8 +325,9 @@ class Judge:
         return _combined(absent)
 
     def waits(self, item: Read) -> Wait | None:
-        """Return what an operand of the read must wait for, or None. This method is for reads that
-        are evaluated once per item.
+        """Return what an operand of the read must wait for, or None.
+
+        This is for reads that are evaluated once per item.
         """
         for bound in item.bound:
             for writers in bound:

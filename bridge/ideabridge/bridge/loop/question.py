@@ -144,7 +144,7 @@ class Question:
 
 
 def call_question(progress: Progress) -> Question | None:
-    """Return the question whether a call may run, or None if nobody has to decide."""
+    """Return the question about running a call, or None if nobody has to decide."""
     if (
         progress.status is not CallStatus.ASKING
         or progress.approval is None
@@ -222,7 +222,7 @@ def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
 
 
 def question_form(event: QuestionAsked) -> JSONObject:
-    """Return a module's question as callers see it: `{"module", "message", "schema"}`."""
+    """Return a module's question as shown to callers: `{"module", "message", "schema"}`."""
     return {"module": event.module, "message": event.message, "schema": event.schema}
 
 
@@ -276,8 +276,9 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
 
 
 def _code_of(tool: Tool) -> str | None:
-    """If a tool runs the code of another tool, return a phrase that says so. The tool's author
-    chooses its name, so the name alone might mislead.
+    """Return a phrase that says which other tool's code a tool runs, if any.
+
+    The author of a tool chooses its name, so the name alone might mislead.
     """
     code = tool.passes_to
     if code is None or code.origin == tool.origin:

@@ -144,7 +144,7 @@ class SchemaCache:
         self._schemas: OrderedDict[str, SolutionValidator] = OrderedDict()
 
     def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionValidator:
-        """Return the schema with this key. If it is not in the cache, `compose` creates it."""
+        """Return the schema with this key, calling `compose` if it is not in the cache."""
         # Remove the schema and add it again, so that it counts as the newest. A thread and the
         # event loop can compose at the same time; at worst, both compose the same schema.
         schema = self._schemas.pop(key, None)
@@ -167,7 +167,7 @@ class _Messages:
     bodies: list[Body] = field(default_factory=list[Body])
 
     def add(self, message: Message, body: Body | None = None) -> None:
-        """Add a message. If `body` is not passed, encode the message here."""
+        """Add a message. Without a `body`, the message is encoded here."""
         stored = message.to_json()
         self.messages.append(message)
         self.stored.append(stored)
@@ -484,8 +484,10 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
 
 
 def _program_texts(solution: CurrentSolution) -> list[str]:
-    """Return the texts in the next Request about the last program: what the program printed and, if
-    it failed, the program itself. A Request never refers to an earlier Request.
+    """Return what the next Request says about the last program.
+
+    It shows what the program printed and, if the program failed, the program itself, because a
+    Request never refers to an earlier one.
     """
     texts: list[str] = []
     if solution.program is not None and solution.failed:

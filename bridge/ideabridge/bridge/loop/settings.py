@@ -217,8 +217,9 @@ class Spending:
         return self.input_tokens + self.output_tokens
 
     def over(self, settings: Settings, requests: int = 0) -> str | None:
-        """Return a sentence about the limit that forbids another Request after `requests` Requests,
-        or None if no limit forbids it.
+        """Return a sentence about the limit that forbids another Request, or None if none does.
+
+        `requests` is the number of Requests so far.
         """
         if requests + self.requests >= settings.requests and requests:
             return f"{settings.requests} requests were made, which is the limit for a run"

@@ -91,8 +91,7 @@ class LargeSizes:
 
 
 def too_large(name: str, size: Size) -> str | None:
-    """Return an error if a value, together with everything to which it refers, is too large.
-    Otherwise, return None.
+    """Return an error if a value, with everything that it refers to, is too large, or None.
 
     Args:
         name: how the message refers to the value.

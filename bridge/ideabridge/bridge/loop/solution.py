@@ -124,8 +124,9 @@ class Proposal:
         }
 
     def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
-        """Return the correction that a mind sees after a person has replaced the plan with `ran`
-        or, if `ran` is None, denied it.
+        """Return the correction that a mind sees after a person's decision on the plan.
+
+        The person replaced the plan with `ran` or, if that is None, denied it.
         """
         return {
             "proposed": self.shown(),
@@ -373,7 +374,7 @@ class PlanResult:
 
 
 class Planning:
-    """A lazy run's plan, from its first piece until it is accepted as a whole or set aside.
+    """The plan of a lazy run, from its first piece until it is accepted as a whole or set aside.
 
     Args:
         reader: reads the run's Solutions.
@@ -404,8 +405,8 @@ class Planning:
         return self.plan.graph.closed
 
     def due(self) -> list[AskPlan]:
-        """Return the effect that asks a person about the plan, if the plan is waiting and nobody
-        has been asked yet.
+        """Return the effect that asks a person about a waiting plan, unless a person was already
+        asked.
         """
         if not self.waits or self._asked:
             return []

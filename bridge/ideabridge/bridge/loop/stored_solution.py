@@ -88,7 +88,7 @@ class SolutionValidator:
         return len(self.body[1].encode())
 
     def call(self, call: Call) -> JSONObject | None:
-        """Return the call in a form that the schema accepts, or None if there is no such form."""
+        """Return the call in a form that the schema accepts, or None if that is impossible."""
         tool = call.changed or call.tool
         if tool is None:
             return None
@@ -221,7 +221,7 @@ def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON:
     """Return the value with the results' new numbers in its references.
 
     Raises:
-        _LeftOutError: a reference names a result that has no new number.
+        _LeftOutError: a reference names a result without a new number.
     """
     if not numbers:
         return value

@@ -248,9 +248,7 @@ class Tick:
         self._drain()
 
     def _doubt_site(self, progress: Progress, line: int) -> None:
-        """Unless the call is read-only, record the uncertainty that no recorded run shows what this
-        call does.
-        """
+        """Record, unless the call is read-only, that no recorded run shows what it does."""
         if progress.tool is not None and progress.hints.read_only is not True:
             reason = f"no recorded run has made the call in line {line} of the program"
             progress.doubts.assumed.append({"at": f"calls.{progress.call.index}", "why": reason})
@@ -831,8 +829,8 @@ class Tick:
             ]
 
     def _is_open_with(self, other: Progress, reason: str) -> bool:
-        """Return whether `other` changes something, shares this reason to ask, and has not been
-        asked about yet.
+        """Return whether `other` changes something, shares this reason, and has not been asked
+        about.
         """
         if other.status is not CallStatus.WAITING or other.hints.read_only is True:
             return False
@@ -846,9 +844,7 @@ class Tick:
         return None if computation is None else computation.shared_reason
 
     def _put_up(self, progress: Progress, items: list[Item]) -> None:
-        """Apply the policy to a call whose references are resolved, unless nothing is left to
-        execute.
-        """
+        """Apply the policy to a resolved call, unless nothing is left to execute."""
         progress.items = items
         if all(item.finished for item in items):
             self._complete(progress, None)
@@ -872,7 +868,7 @@ class Tick:
         self._let_go(progress)
 
     def _let_go(self, progress: Progress) -> None:
-        """Run a call, or let it wait for the calls that the listed order puts first."""
+        """Run a call, or let it wait for calls that precede it in the listed order."""
         before = self.graph.order.before(progress.call, self._is_settled)
         progress.is_held_back = before is not None
         if before is None:
@@ -996,8 +992,9 @@ class Tick:
         self._settle(progress, CallStatus.FAILED)
 
     def _fail_absent(self, progress: Progress, absent: Absent) -> None:
-        """End a call because a value that it reads will never exist. If the reason is that a branch
-        was not taken, this is not an error.
+        """End a call because a value that it reads will never exist.
+
+        This is not an error if a branch was not taken.
         """
         if absent.why == "skipped":
             progress.error = {"kind": "skipped", "message": absent.message}
@@ -1107,7 +1104,7 @@ def _expect_rule(event: events.CallDecided) -> None:
 
 
 def _objected(verdict: AskApproval | Refusal) -> JSONObject:
-    """Return the error for an execution that the rules no longer allow."""
+    """Return the error of an execution that the rules no longer allow."""
     if isinstance(verdict, Refusal):
         return {"kind": verdict.kind, "message": verdict.message}
     message = (

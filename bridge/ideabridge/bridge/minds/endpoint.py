@@ -228,8 +228,9 @@ class Endpoint:
         return {"auto": [*forms, *prompted], "native": forms, "prompted": prompted}[self._output]
 
     def shows(self, form: Form) -> bool:
-        """Return whether the endpoint shows the enforced schema to the model. If so, the prompt
-        does not have to describe the schema.
+        """Return whether the endpoint shows the enforced schema to the model.
+
+        If it does, the prompt need not describe the schema.
         """
         return form is Form.NATIVE and not self._is_elsewhere and self._model.system in _SHOWN_BY
 
@@ -294,9 +295,7 @@ class Stream:
         return _text(event)
 
     def stopped(self) -> str | None:
-        """Return a phrase about why the model stopped early, or None if it finished or gave no
-        reason.
-        """
+        """Return why the model stopped early, or None if it finished or gave no reason."""
         reason = self._response.finish_reason
         if reason == "length":
             return "the answer reached the token limit (max_tokens) before it was complete"

@@ -73,7 +73,7 @@ class FunctionMind:
 
 
 def as_mind(mind: Mind | MindFunction | None) -> Mind | None:
-    """Return a mind unchanged, and a function as a `FunctionMind`."""
+    """Return a mind unchanged, and wrap a function in a `FunctionMind`."""
     if mind is None or callable(getattr(mind, "answer", None)):
         return cast("Mind | None", mind)
     return FunctionMind(cast("MindFunction", mind))

@@ -78,8 +78,9 @@ class Recorded:
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """The limits on the size of the results that the recorded mind was shown. It had to read
-        the rest with the reading tool.
+        """The limits on the results that the recorded mind was shown.
+
+        It had to read the rest with the reading tool.
         """
         newest = next(self._ideas(1), None)
         if newest is None:
@@ -110,7 +111,7 @@ class Recorded:
         yield _written(offered_otherwise)
 
     async def _offered_otherwise(self, request: Request) -> StoredIdea | None:
-        """Return the newest idea whose Request differs from this one only in the wording of the
+        """Return the newest idea whose Request differs from `request` only in the wording of the
         offer.
         """
         if self._by_offer is None:

@@ -46,7 +46,7 @@ _PROVIDERS_OWN: Final = re.compile(
 
 
 def setting_problem(name: str) -> str | None:
-    """Return the problem with the name of a setting, or None if the name is valid."""
+    """Return why the name of a setting is invalid, or None if it is valid."""
     if name in _GENERAL or _PROVIDERS_OWN.fullmatch(name):
         return None
     return (
@@ -182,7 +182,7 @@ class ModelConfiguration(BaseModel):
 
 
 def url_problem(url: str) -> str | None:
-    """Return the problem with the address of an endpoint, or None if the address is valid."""
+    """Return why the address of an endpoint is invalid, or None if it is valid."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -219,9 +219,7 @@ def host_and_port(url: str | None) -> str:
 
 
 def extra_of(name: str) -> str:
-    """Return the name of the extra of ideabridge that installs the packages for a model's
-    provider.
-    """
+    """Return the extra of ideabridge that installs the packages for a model's provider."""
     extra = name.partition(":")[0].split("-")[0]
     return extra if extra in ("openai", "anthropic", "google") else "all-models"
 
@@ -377,9 +375,7 @@ def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
 
 
 def no_keyring(name: str) -> str:
-    """Return a note in brackets that there is no keyring, for a message about a missing key. Return
-    "" if there is a keyring.
-    """
+    """Return a parenthetical note that there is no keyring, or "" if there is one."""
     try:
         Keyring().read(name)
     except NoKeyringError as error:

@@ -124,9 +124,7 @@ def limit_answers(provider: Provider[Any]) -> None:
 
 
 def fault_in(error: BaseException) -> IdeabridgeError | None:
-    """If an error wraps one that a hook in this file raised, return the hook's error. Otherwise,
-    return None.
-    """
+    """Return the error, raised by a hook in this file, that another error wraps, or None."""
     visited: set[int] = set()
     below: BaseException | None = error
     while below is not None and id(below) not in visited:

@@ -95,8 +95,9 @@ class MissingTools:
         return f" Unavailable servers: {', '.join(reasons)}."
 
     def lacking(self, key: ToolKey) -> str | None:
-        """Return what is missing for a call to a tool in this process, no matter which modules are
-        up; see the function `lacking`.
+        """Return what a call to a tool lacks in this process, regardless of which modules are up.
+
+        See the function `lacking`.
         """
         lack = lacking(self._configuration, key, self._own)
         hidden = self._hidden_part(key[1], key[0])
@@ -105,8 +106,8 @@ class MissingTools:
         return self._profile.lack(*hidden)
 
     def hides(self, key: ToolKey) -> str | None:
-        """Return why the profile does not contain a tool. Return None if the profile contains the
-        tool, or if there is no profile.
+        """Return why the profile does not contain a tool, or None if it does or there is no
+        profile.
         """
         hidden = self._hidden_part(key[1], key[0])
         if hidden is None or self._profile is None:
@@ -142,8 +143,10 @@ class MissingTools:
         return None
 
     def why_away(self, module: str) -> str | None:
-        """Return a sentence about why a configured module is not up, has not listed its tools, or
-        has no tools. Return None if the module has tools or does not exist.
+        """Return a sentence about why a configured module has no tools now.
+
+        It is not up, has not listed its tools, or has none. Return None if the module has tools or
+        does not exist.
         """
         if module not in self._modules:
             return None
@@ -166,10 +169,11 @@ class MissingTools:
     # -- tools that cannot be called ---------------------------------------------------------------
 
     def why_refused(self, name: str, module: str | None = None) -> str | None:
-        """Return a sentence about why a tool that a module has, or might have, cannot be called.
-        Return None if the tool is unknown. Possible reasons are that the configuration does not
-        allow the tool, that its definition is unusable, or that the module is disabled, is not up,
-        or has not listed its tools.
+        """Return a sentence about why a module's tool cannot be called, or None if the tool is
+        unknown.
+
+        The configuration does not allow the tool, its definition is unusable, or the module is
+        disabled, is not up, or has not listed its tools.
 
         Args:
             name: the tool's name, or MODULE_NAME.
@@ -281,8 +285,10 @@ def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
 
 
 def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | None) -> str | None:
-    """Return what is missing for a call to a tool under a configuration, as in "the server 'git',
-    which is not configured here". Return None if the tool might be available once its module is up.
+    """Return what a call to a tool lacks under a configuration, or None.
+
+    For example: "the server 'git', which is not configured here". None means that the tool might be
+    available once its module is up.
 
     Args:
         configuration: the configuration with the modules.

@@ -55,8 +55,8 @@ class PlanTools:
                 name takes precedence.
 
         Raises:
-            PlanError: the tool or idea that should answer the calls of a definition does not exist
-                here.
+            PlanError: the calls of a definition would go to a tool or idea that does not
+                exist here.
         """
         offer = self._offer
         modules = [call.module for call in self.calls if not _is_step(call)]
@@ -226,8 +226,9 @@ class PlanTools:
                     raise PlanError(f"calls[{place}]: {call.tool}: {reason}")
 
     def _names_away(self) -> dict[str, set[str]]:
-        """Return the names of the tools that belong to modules of the profile which are not up now.
-        These tools come from the modules' latest lists.
+        """Return the names of the tools of the profile's modules that are not up now.
+
+        The names come from the modules' latest lists.
         """
         modules = self._offer.modules
         names_away: dict[str, set[str]] = {}

@@ -118,8 +118,8 @@ class TaskTools:
         defines.
 
         Raises:
-            PlanError: the tool or idea that a definition names to answer its calls does not exist
-                here.
+            PlanError: the calls of a definition would go to a tool or idea that does not
+                exist here.
         """
         offer = self._offer
         passing_to_ideas = offer.passing_to_ideas(self._caller)
@@ -148,8 +148,9 @@ class TaskTools:
         return Catalogue(chosen.tools, chosen.latent, missing)
 
     def _may_name_idea(self, name: str) -> bool:
-        """Return whether a name can refer to an idea, because no tool in the toolbox or of any
-        module has it.
+        """Return whether a name can refer to an idea.
+
+        It cannot if a tool in the toolbox or of any module has this name.
         """
         if not is_safe_name(name):
             return False
@@ -158,8 +159,8 @@ class TaskTools:
         return not any(name in names for names in self._offer.modules.reserved().values())
 
     def _matching_ideas(self) -> tuple[list[str], int]:
-        """Return two things: the names of the ideas that are chosen by patterns with wildcards; and
-        the number of further ideas that match.
+        """Return the names of the ideas that wildcard patterns choose, and the number of further
+        matches.
         """
         wild = [pattern for pattern in self._patterns if has_wildcard(pattern)]
         if not wild:

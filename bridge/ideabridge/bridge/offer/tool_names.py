@@ -131,7 +131,8 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
 
 
 def _rivals_of(name: str, group: Iterable[tuple[str, Tool]], safe_names: set[str]) -> list[Tool]:
-    """Return the tools, from a group whose names look alike, that a name could be mistaken for.
+    """Return the tools of a group that a name could be mistaken for. The names of a group look
+    alike.
 
     If there is exactly one safe name, return only the tool with this name.
     """

@@ -272,9 +272,7 @@ class _Program:
         return isinstance(parent, ast.Expr)
 
     def _needs_result(self, node: ast.AST) -> bool:
-        """Return whether an expression is used in a place that only makes sense for the result of a
-        call.
-        """
+        """Return whether an expression is used where only the result of a call makes sense."""
         parent = self._parents[node]
         match parent:
             case (

@@ -294,8 +294,10 @@ class ProgramRunner:
         return events
 
     def _unreached(self, site: CallSite) -> int | None:
-        """Return the line of a call that no recorded run has made. Return None if a recorded run
-        has made the call, or if the program was not compared with recordings.
+        """Return the line of a call that no recorded run has made.
+
+        Return None if a recorded run has made it, or if the program was not compared with
+        recordings.
         """
         reached = None if self._program is None else self._program.reached
         if reached is None or site.to_json() in reached:

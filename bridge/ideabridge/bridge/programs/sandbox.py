@@ -704,8 +704,10 @@ def _unawaited(program: str, setting: Setting) -> list[Unawaited]:
 
 
 def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServers) -> str:
-    """Return a message about why an import fails: the server is not up, or the name is unknown. In
-    the second case, the message lists other names.
+    """Return a message about why an import fails.
+
+    The server is not up, or the name is unknown. For an unknown name, the message lists other
+    names.
 
     Args:
         message: the finding.
@@ -738,11 +740,11 @@ _MISSING_MEMBER: Final = re.compile(r"Module `(\w+)` has no member `(\w+)`")
 
 
 def _about_member(name: str, member: str, setting: Setting) -> str:
-    """Return an addition to the finding that a module lacks a member.
+    """Return a hint to append to the finding that a module lacks a member.
 
-    The addition says one of two things: that the server with this name is a different module,
-    because Python has a module with the same name; or that the run has other tools of the module.
-    The addition is empty if the module has no tools.
+    The hint says either that the server is a different module, because Python has a module with the
+    same name, or that the run has other tools of the module. It is empty if the module has no
+    tools.
     """
     of_server = setting.servers.get(name, name)
     if of_server != name and of_server in setting.modules:
@@ -1105,7 +1107,7 @@ class ProgramSession:
         return snapshot.resume({"future": ...})
 
     def _site(self, snapshot: Any) -> CallSite:
-        """Return the place, in the program's text, of the call that a snapshot is about.
+        """Return where in the program's text the call of a snapshot is.
 
         The interpreter counts the bytes of the text that it received.
         """

@@ -1,6 +1,6 @@
 """Binding: decides which tools a run from a journal can call in this process.
 
-A run is bound to the modules as they were when it began: its `RunStarted` has a digest of the start
+A run is bound to the modules that it began with: its `RunStarted` has a digest of the start
 definition of each module that its tools reach (`start_definitions`). While the run waits, anything
 else in the configuration can change. A call is refused if its module now starts in a different way,
 or if its Python tool is missing or has a different definition. `Executor` compares the definitions
@@ -65,7 +65,7 @@ class Binding:
 
     Args:
         machine: the run.
-        executor: knows the tools of this process.
+        executor: the executor of this process, which has the tools.
         bound: the member `bound` of the run's `RunStarted`, or None if an earlier version wrote the
             journal.
         definitions: the start definitions of this process's configuration.
@@ -172,9 +172,7 @@ class Binding:
         )
 
     def _is_bound(self, module: str) -> bool:
-        """Return whether a module's start definition in this process equals the start definition to
-        which the run is bound.
-        """
+        """Return whether a module starts here exactly as the run requires."""
         if self._bound is None or module not in self._bound:
             # The journal does not record how the module was started, so the whole configuration
             # must be unchanged.

@@ -34,8 +34,9 @@ def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[
 def _asks(
     store: Store, catalogue: Catalogue, call: WrittenCall, visited: set[tuple[str, int]]
 ) -> bool:
-    """Return whether a call asks a model. `visited` holds the (name, version) of each idea that was
-    already examined.
+    """Return whether a call asks a model.
+
+    `visited` contains the (name, version) of each idea that has already been examined.
     """
     if call.has_result:
         return False
@@ -67,9 +68,10 @@ def _asks(
 def cycle_through(
     store: Store, name: str, version: int, calls: Iterable[WrittenCall]
 ) -> list[str] | None:
-    """Return the chain of ideas through which a plan with these calls would call itself if it were
-    published as this version of `name`. Its first and last names are `name`. Return None if there
-    is no such chain.
+    """Return the chain of ideas through which a plan would call itself, or None if it would not.
+
+    The plan has these calls, and would be published as this version of `name`. The chain begins and
+    ends with `name`.
     """
     # A call to another version of the same name is not a cycle, because a version never changes.
     own_modules = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
@@ -124,9 +126,10 @@ def _calls_of(publication: Publication) -> list[WrittenCall]:
 
 
 def with_plain_ideas(calls: Iterable[WrittenCall], own: Collection[str]) -> list[WrittenCall]:
-    """Return the calls. Each call that could mean an idea gets the idea's module. A call that names
-    neither a module nor a tool in `own` means the idea with the same name as soon as such an idea
-    is published.
+    """Return the calls, adding the idea's module to each call that could refer to an idea.
+
+    A call without a module whose name is not in `own` refers to the idea of that name, once one is
+    published.
     """
     return [_with_plain_idea(call, own) for call in calls]
 

@@ -144,8 +144,8 @@ class Control:
                 return
 
     async def _give(self, rule: StandingRule | None, run: Run) -> None:
-        """Store the standing rule that comes with a decision on a run, and apply the rule to the
-        calls of the run that are already waiting.
+        """Store a standing rule that was given with a decision, and apply it to the run's waiting
+        calls.
 
         Raises:
             StandingRuleError: the rule cannot be stored.
@@ -163,8 +163,9 @@ class Control:
         run.root.settle_by_rules()
 
     def _expect_allowed_here(self, run: Run, event: DecidedEvent) -> None:
-        """Raise an error instead of forwarding a decision that the rules of this process forbid.
-        The run's driver also checks its own rules.
+        """Raise an error if the rules of this process forbid a decision.
+
+        The run's driver also checks the decision against its own rules.
 
         Raises:
             DecisionError: by the rules of this process, only a person is allowed to decide, or the
@@ -188,8 +189,9 @@ class Control:
                 raise DecisionError(f"denied by policy here: {verdict.why}")
 
     async def _ask_driver(self, run: Run, event: Event, record: RunRecord, deadline: float) -> bool:
-        """Ask the process that drives a run to apply an event. Return False if that process has
-        stopped driving the run without an answer.
+        """Ask the process that drives a run to apply an event.
+
+        Return False if that process stops driving the run before it answers.
 
         Raises:
             DecisionError: the other process refused.

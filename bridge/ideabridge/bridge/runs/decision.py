@@ -56,17 +56,18 @@ from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.run_record import Handover, RunRecord
 
 MOST_TAKEN_UP: Final = 2
-"""Maximum number of times that a run without progress is taken up. After this many times, the run
-is set aside until a person asks for it.
+"""Maximum number of times that a run is taken up without progress. After that, the run is set aside
+until a person asks for it.
 """
 
 ORPHANED: Final = "the run of this room has ended, or the call that this room answers was cancelled"
-"""The reason that is recorded when a room ends because its call ended before the room did."""
+"""The recorded reason if a room is ended because its call has ended."""
 
 
 def is_set_aside(record: RunRecord) -> bool:
-    """Return whether a run is taken up only when a person asks for it, because it made no progress
-    in its last attempts.
+    """Return whether a run has been set aside after repeated attempts without progress.
+
+    Such a run is taken up only when a person asks for it.
     """
     return record.status == "interrupted" and record.summary.handover.set_aside
 
@@ -185,8 +186,8 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class NoteStatus:
-    """Write the status from the journal into the row, because the process that should have written
-    the status has died.
+    """Copy the status from the journal to the row, because the process that should have written it
+    has died.
     """
 
 
@@ -226,7 +227,7 @@ class OpenRooms:
 
 @dataclass(frozen=True, slots=True)
 class KeepWaiting:
-    """Return a waiting run, and refuse its questions whose deadline has passed."""
+    """Return a waiting run, after refusing its expired questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,8 +359,8 @@ def _decide_at_work(facts: Facts, standing: Standing) -> NextStep:
 
 
 def _counted(before: Handover, standing: Standing) -> TakeUp | SetAside:
-    """Take a run up and count the attempt, or set the run aside. `before` is the current handover
-    in the row of the run.
+    """Take a run up and count the attempt, or set the run aside. `before` is the run's current
+    handover.
     """
     times = 0
     if before.events == standing.events:

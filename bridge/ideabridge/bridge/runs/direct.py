@@ -41,15 +41,15 @@ from ideabridge.tools.tool import IDEA, META_PROPERTIES, Tool
 from ideabridge.tools.typed import read_as
 
 SESSION_PAUSE: Final = 600.0
-"""The time, in seconds, after the end of a session's last call at which the session ends."""
+"""A session ends this many seconds after the end of its last call."""
 
 _MARGIN: Final = 60.0
-"""Minimum time, in seconds, between the end of a session and its conversion into a run. By then,
-its last calls have been written.
+"""Minimum time, in seconds, between the end of a session and its conversion into a run, so that its
+last calls have been written.
 """
 
 MOST_CALLS: Final = 2000
-"""Maximum number of calls in one session. A further call begins a new session."""
+"""Maximum number of calls in one session. The next call begins a new session."""
 
 RESULT_BYTES: Final = 1_000_000
 """Maximum size, in bytes, of a call's stored parameters. The same limit applies to the call's

@@ -46,8 +46,8 @@ from ideabridge.tools.toolbox import Toolbox
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
 
 PATIENCE = 30.0
-"""Time, in seconds, for which a call waits for a module that is not connected. A resumed run can
-continue before its modules have connected.
+"""How long, in seconds, a call waits for a module to connect. A resumed run can continue before its
+modules have connected.
 """
 
 _ERROR_CHARACTERS = 4096
@@ -59,8 +59,8 @@ runs take together.
 """
 
 MEMORY_STEP = 4 * 1024 * 1024
-"""The additional memory, in bytes, that a run can take before the memory of the caller's other runs
-is counted again.
+"""The memory of the caller's other runs is counted again each time a run takes this many more
+bytes.
 """
 
 _SMALL_RESULT = 16 * 1024
@@ -256,7 +256,7 @@ class CallContext:
 
 
 class RunObserver(Protocol):
-    """Watches one run while this process drives it. An observer must not raise errors or keep
+    """Observes one run while this process drives it. An observer must not raise errors or keep
     values.
     """
 
@@ -278,7 +278,7 @@ class ObservedRun(Protocol):
 
     @property
     def parent(self) -> ObservedRun | None:
-        """The run whose call this run answers, if this run is a room."""
+        """The run whose call this run answers, or None if this run is not a room."""
         ...
 
     @property
@@ -440,9 +440,10 @@ class Executor:
         return value
 
     async def _answered(self, name: str, call: ModuleCall, user: str | None) -> Answer:
-        """Call a module. If the module asks a question that could belong to several sessions, and
-        the call only reads, send the call again over a connection that only the call's session
-        uses.
+        """Call a module.
+
+        If the module asks a question that could belong to several sessions, a read-only call is
+        sent again over a connection that only its session uses.
         """
         try:
             async with self._modules.using(name, user) as module:
@@ -523,9 +524,7 @@ def _keep_sent(error: ModuleError, kept_bytes: KeptBytes, tool: str) -> None:
 
 
 async def _read(effect: Execute, most: int) -> JSONObject:
-    """Run a call to the reading tool. The value that it returns is already masked, like all call
-    results.
-    """
+    """Run a call to the reading tool. The returned value is already masked, as all results are."""
     arguments = effect.parameters
     value = arguments.get("reference")
     written = str(meant_reference(effect.call.raw.get("reference")))
@@ -540,7 +539,7 @@ def _memory_of(data: bytes) -> int:
 
 
 def label(progress: Progress) -> str:
-    """Return the name of a call as people see it: `git_log` or `git.git_log`."""
+    """Return the human-readable name of a call: `git_log` or `git.git_log`."""
     tool = progress.tool
     name = progress.call.name
     if progress.replaced is not None:

@@ -23,7 +23,7 @@ FOLLOWS_SECONDS: Final = 0.25
 """Interval, in seconds, at which the journals are read if the store cannot notify."""
 
 ALONE_SECONDS: Final = 3.0
-"""The time, in seconds, that servers have to take up a run whose driver is gone. After this time, a
+"""How long, in seconds, to wait for a server to take up a run whose driver is gone. After that, the
 process that is waiting for the run takes it up.
 """
 
@@ -36,8 +36,8 @@ class _Followed:
 
 
 class Following:
-    """The runs for which someone in this process is waiting while another process drives them, or
-    is about to drive them.
+    """The runs that someone in this process is waiting for, but that another process drives or is
+    about to drive.
     """
 
     def __init__(self, services: Services, registry: Registry) -> None:

@@ -128,8 +128,7 @@ def _copy_ideas(store: Store, run_id: str, fork_id: str, requests: int, caller: 
 
 @dataclass(frozen=True, slots=True)
 class _ForkPoint:
-    """The point at which a fork leaves its parent, and everything that differs from this point
-    on.
+    """The point at which a fork diverges from its parent, and what differs after it.
 
     Attributes:
         store: holds the parent.
@@ -461,7 +460,7 @@ class _Copy:
                 raise ForkError(self._why_not(event, number)) from None
 
     def _take_in_turn(self, event: Event) -> None:
-        """Apply an event from the parent, adapted to the fork, or leave it out."""
+        """Apply an event of the parent, adapted to the fork, or skip it."""
         match event:
             case events.RequestMade():
                 request = self._composer.compose(self.machine, event)
@@ -512,7 +511,7 @@ class _Copy:
         self._take(proposed)
 
     def _why_not(self, event: Event, number: int) -> str:
-        """Return why an event from the parent does not fit the fork."""
+        """Return why an event of the parent does not fit the fork."""
         if isinstance(event, events.SolutionProposed):
             errors = self.machine.check(event).errors
             if errors:

@@ -141,8 +141,9 @@ class ApprovalRequest:
         return read_whole(Inquiry, self.question)
 
     def with_choices(self, chosen: Mapping[str, Candidate]) -> JSONObject:
-        """Return the call to submit with the decision `edit`. `chosen` maps the `at` of an
-        assumption to the value that replaces the assumed value.
+        """Return the call to submit with the decision `edit`.
+
+        `chosen` maps the `at` of an assumption to the value to use instead of the assumed value.
 
         Raises:
             ExplanationError: the call has no such literal.
@@ -384,7 +385,7 @@ def _granted(
 
 
 _SHOWN_TO_PERSONS: Final = ("form", "page", "terminal")
-"""The ways in which a person who was shown a question can answer the question; see `Via`."""
+"""The ways of answering that prove that a person was shown the question; see `Via`."""
 
 
 def _expect_always(question: Question, decision: Decision, by: Decider) -> None:
@@ -533,7 +534,7 @@ def _checked_result(question: Question, raw: object) -> JSON:
 
 @contextlib.contextmanager
 def _explained(why: str) -> Generator[None]:
-    """Turn the errors of checks into `DecisionError`s that begin with `why`."""
+    """Convert errors from checks to `DecisionError`s whose messages begin with `why`."""
     try:
         yield
     except DecisionError:
@@ -555,7 +556,7 @@ class People:
         may_allow_always: returns whether the owner of the run can answer a question with *always*.
 
     Attributes:
-        deciding: the approvals that the approver was asked about and has not yet answered.
+        deciding: the approvals that the approver has yet to answer.
     """
 
     def __init__(

@@ -139,9 +139,7 @@ def _is_built_in(tool: Tool) -> bool:
 
 
 def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
-    """Return whether a tool needs a pin, because it is defined outside the plan and is not built
-    in.
-    """
+    """Return whether a tool needs a pin: it is defined outside the plan and is not built in."""
     if tool.module is None:
         return tool.name not in defined
     return tool.module != ANONYMOUS
@@ -150,7 +148,7 @@ def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
 def pinned_tools(
     calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]
 ) -> list[Tool]:
-    """Return the tools of the calls that need a pin, without duplicates, sorted by module and
+    """Return those of the called tools that need a pin, without duplicates, sorted by module and
     name.
     """
     tools: dict[ToolKey, Tool] = {}
@@ -172,8 +170,10 @@ def pins_for(pinned: PlanOrGuide, calls: Iterable[JSON], catalogue: Catalogue) -
 
 
 def essences_in(catalogue: Catalogue) -> Definition:
-    """Return a function that looks up the essences of tools by digest. Only its first call computes
-    the digests, because most plans are published with unchanged tools.
+    """Return a function that looks up a tool's essence by the tool's digest.
+
+    The digests are computed on the function's first call. Most plans never need them, because their
+    tools are unchanged when they are published.
     """
 
     @cache

@@ -70,9 +70,10 @@ class PlanStarts:
         return await check_beside(plan, start_plan, plan, catalogue, settings, None, choice)
 
     async def catalogue_of(self, plan: Plan, settings: Settings, caller: str) -> Catalogue:
-        """Check the ideas and programs among a plan's calls. Return the result of
-        `PlanTools.catalogue`. Raise `PlanError`, `ProgramError` or `MeantToolError` if the check
-        fails.
+        """Check the ideas and programs that a plan calls, and return the result of
+        `PlanTools.catalogue`.
+
+        Raise `PlanError`, `ProgramError` or `MeantToolError` if a check fails.
         """
         tools = PlanTools(self._offer, plan, caller)
         calls = tools.calls

@@ -76,7 +76,7 @@ class RecordedRun:
         return gathered(self.machine.solution.calls, self.places)
 
     def ends(self) -> list[CallFinished]:
-        """Return the events that end calls, in order. A person's decision on an unknown outcome
+        """Return the events that ended calls, in order. A person's decision on an unknown outcome
         also ends a call.
         """
         ends: list[CallFinished] = []
@@ -118,8 +118,10 @@ class RecordedRun:
 
 
 def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun | None:
-    """Read a run from its journal. Return None unless the run's status is `done`. If `ended` is
-    set, accept any run that has ended.
+    """Read a run from its journal.
+
+    Return None unless the run's status is `done` or, if `ended` is set, the run has ended in any
+    way.
     """
     record = store.runs.get(run_id)
     statuses = ENDED if ended else ("done",)

@@ -31,9 +31,7 @@ from ideabridge.tools.json_parts import parts_of
 from ideabridge.tools.typed import read_as
 
 OWN_WORDS: Final = "its default is recorded text"
-"""The reason why an omitted parameter's default is an assumption if it consists of several
-words.
-"""
+"""Why a default of several words is an assumption if the parameter is omitted."""
 
 _LONG_TEXT: Final = 40
 """A string without spaces also counts as words if it has more characters than this."""
@@ -176,8 +174,9 @@ class _Companions:
 
 
 def _why_assumed(default: JSON, passed: list[str]) -> str | None:
-    """Return why a default might not belong to the values that are passed to the same call. Return
-    None if the default is likely to be the same for every input.
+    """Return why a default might not belong to the values passed to the same call.
+
+    Return None if the default is likely to be the same for every input.
     """
     if passed and isinstance(default, str | list | dict):
         return _beside(passed[0])

@@ -183,9 +183,7 @@ class Recovery:
         return undecided
 
     def _has_failed_by_store(self) -> bool:
-        """Return whether there is a run that could not be taken up yet because the store could not
-        be written.
-        """
+        """Return whether a run has not been taken up yet because the store could not be written."""
         return any(failed.by_store for failed in self._failed.values())
 
     def _adopt_queued(self) -> None:
@@ -237,7 +235,7 @@ class Recovery:
         return undecided
 
     def _report_ended(self) -> None:
-        """Report runs that ended although the store failed while they were being taken up.
+        """Report runs that ended even though the store failed while they were being taken up.
 
         The write succeeded later, so no sweep finds these runs again.
         """
@@ -316,14 +314,14 @@ class Recovery:
         return run
 
     def _goes_on_with(self, root: RunRecord) -> bool:
-        """Return whether a room continues together with its parent, because a worker takes up both.
+        """Return whether a room continues together with its parent because a worker takes up both.
 
         `decide_next` would say the same after the journal of the room was read.
         """
         return self._runs.services.queue.role != "alone" and root.status in ("running", QUEUED)
 
     def _give_up(self, record: RunRecord, error: Exception) -> None:
-        """Report that a run could not be taken up, but only once.
+        """Report once that a run could not be taken up.
 
         If the first report was about the store, a later, different reason is reported as well.
         """
@@ -352,8 +350,9 @@ class Recovery:
             self._tell(record, reason)
 
     def _delay(self, run_id: str, error: Exception | None) -> _Failed:
-        """Delay the next attempt to take up a run, because of `error` or, if `error` is None,
-        because another process has the run.
+        """Delay the next attempt to take up a run.
+
+        The reason is `error` or, if that is None, that another process has the run.
         """
         failed = self._failed.setdefault(run_id, _Failed())
         passes = error is None or isinstance(error, (*PASSING, StaleDriverError))

@@ -76,7 +76,7 @@ from ideabridge.tools.names import counted
 from ideabridge.tools.threads import compute_in_thread
 
 _AT_HAND = 256
-"""If more runs than this are in memory, runs that have ended or are waiting are dropped."""
+"""Number of runs in memory above which runs that have ended or are waiting are dropped."""
 
 _FIRST_EVENTS: Final = 2
 """Maximum number of events that a run can begin with: its start and, for a plan, its Solution."""
@@ -316,8 +316,8 @@ class Registry:
         )
 
     def _is_at_hand(self, run: Run, last_event: int) -> bool:
-        """Return whether the run in memory has all events that the store has, and this process does
-        not need to continue the run.
+        """Return whether the run in memory is up to date and does not need to be continued by this
+        process.
         """
         driver = run.driver
         if run.runner.is_behind or driver.unwritten:
@@ -370,7 +370,7 @@ class Registry:
                 run.rooms[key] = self.reach(record, run, purpose)
 
     def seconds_until_lapse(self, lease: Lease) -> float:
-        """Return how many seconds remain until a lease lapses; see `Watch.seconds_until_lapse`.
+        """Return the number of seconds until a lease lapses; see `Watch.seconds_until_lapse`.
 
         If a lease belongs to this process but to none of its drivers, it counts as lapsed, because
         releasing it failed.
@@ -384,7 +384,7 @@ class Registry:
     # -- what is in memory -------------------------------------------------------------------------
 
     def in_memory(self, run_id: str) -> Run | None:
-        """Return a run if it is in memory, however old its state is."""
+        """Return a run if it is in memory, even if its state is out of date."""
         return self._runs.get(run_id)
 
     def all_in_memory(self) -> list[Run]:
@@ -403,7 +403,7 @@ class Registry:
         )
 
     def driven(self, run_id: str) -> Run | None:
-        """Return a run if this process holds its lease. Otherwise, return None."""
+        """Return a run if this process holds its lease, or None otherwise."""
         run = self._runs.get(run_id)
         return None if run is None or run.driver.epoch is None else run
 
@@ -555,8 +555,9 @@ class Registry:
                 driver.leave(status, None, lambda: None)
 
     def retire(self) -> None:
-        """Let any process, including this one, take the leases that could not be released. Nothing
-        must be written after this call.
+        """Let any process, including this one, take the leases that could not be released.
+
+        Nothing must be written after this call.
         """
         retire(self.driver_name)
 

@@ -263,8 +263,8 @@ class Ways:
             return await check_beside(plan, start_solve_by, plan, solving)
 
         settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
-        # As in any plan, each room chooses its mind when it opens. The plan's start only needs to
-        # know whether the client's model was chosen.
+        # As in any plan, each room chooses its mind when it opens. Only the choice of the client's
+        # model is passed on.
         recorded = choice if choice.name == SAMPLING else None
         if plan.program is not None:
             return start_program(plan, catalogue, settings, plan.names or {}, [*before], recorded)
@@ -287,7 +287,7 @@ class Ways:
         caller: str,
         more: Sequence[Tool] = (),
     ) -> Catalogue:
-        """Return the tools of a run that solves an idea again, including all tools in `more`."""
+        """Return the tools of a run that solves an idea again, plus all tools in `more`."""
         defined = defined_tools(read_context(context))
         await self._offer.reach(module for module, _ in guide.origins)
         offered = self._offer.named(guide.origins, caller)
@@ -320,8 +320,9 @@ class Ways:
         return why_not_here(self._store, publication, user, self._offer.to(user).missing.lacking)
 
     def expect_here(self, modules: Iterable[JSON], caller: str) -> None:
-        """Raise an error if a plan calls an idea that cannot be called in this process. The check
-        takes place before the first call of the plan runs.
+        """Raise an error if a plan calls an idea that cannot be called in this process.
+
+        This is checked before the plan's first call runs.
 
         Raises:
             MeantToolError: one of the modules is an idea that lacks something in this process; see
@@ -423,9 +424,10 @@ class Ways:
     def _idea_of_others(
         self, publication: Publication, calls: list[JSON], catalogue: Catalogue
     ) -> Tool | None:
-        """Return the idea of another user that a call without `_module` would mean, or None. There
-        can be such an idea if the name was free when the plan was published, and another user has
-        taken the name since. Calls to ideas that already existed at that time have a `_module`.
+        """Return another user's idea that a call without `_module` would reach, or None.
+
+        This can happen if the name was free when the plan was published and another user has taken
+        it since. Calls to ideas that existed at that time have a `_module`.
         """
         for call in written_calls(calls):
             if call.module is not None:

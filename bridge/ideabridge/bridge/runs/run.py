@@ -279,8 +279,9 @@ class Run:
 
     @property
     def is_behind(self) -> bool:
-        """True while events of the run, or of one of its rooms, have not been written to the
-        journal. Nobody sees these events before they are written.
+        """True while the run or one of its rooms has events that are not in the journal yet.
+
+        Nobody sees these events until they are written.
         """
         return any(run.runner.is_behind for run in self.with_rooms(ending=True))
 
@@ -381,8 +382,8 @@ class Run:
 
     @property
     def is_being_left(self) -> bool:
-        """True while the status or the release of the lease is still queued to be written, for the
-        run or one of its rooms.
+        """True while a status, or the release of a lease, has yet to be written for the run or one
+        of its rooms.
         """
         return any(run.driver.unwritten for run in self.with_rooms(ending=True))
 
@@ -668,8 +669,8 @@ class Run:
 
     @property
     def works_still(self) -> str:
-        """A sentence that says which decisions are still possible for a run that cannot continue in
-        this process.
+        """A sentence listing the decisions that are still possible when the run cannot continue
+        here.
         """
         end = f"ideabridge runs cancel {self.root.id}"
         if self.questions():
@@ -677,8 +678,8 @@ class Run:
         return f"You can still end it: {end}"
 
     def block(self, why: str) -> None:
-        """Record that the run cannot continue in this process. `_RUN_NOTHING` lists the decisions
-        that are still possible.
+        """Record that the run cannot continue in this process. Only decisions in `_RUN_NOTHING` are
+        still possible.
         """
         self._is_blocked = True
         self.runner.mark_lost(f"{sentence(why)} {self.works_still}")
@@ -758,7 +759,7 @@ class Run:
             self.runner.abandon("its lease was lost to another process")
 
     def moved(self) -> None:
-        """Respond to a room of the run that has opened, changed, or come to rest."""
+        """Handle the opening, change or rest of one of the run's rooms."""
         self.rest()
         self.runner.poke()
 
@@ -794,8 +795,8 @@ class Run:
 
     @property
     def way(self) -> Literal["plan", "program", "solve"]:
-        """How the run gets its answer: only from a plan or a program, or from a mind, which can
-        follow a plan or a program.
+        """How the run is answered: by a plan or a program alone, or by a mind, possibly after one
+        of these.
         """
         is_alone = self.machine.mode == "plan" or (self.turns.by_plan and self.machine.step == 0)
         if not is_alone:
@@ -982,12 +983,12 @@ class Run:
             self.drive(event)
 
     def end_at_limit(self, reason: str) -> None:
-        """End the run at a limit that its machine cannot see, and keep everything done so far."""
+        """End the run at a limit that its machine does not track, and keep what was done so far."""
         self._take()
         self.runner.end_at_limit(reason)
 
     def end_budget(self, reason: str) -> None:
-        """End the outermost run, whose budget is used up, and its rooms."""
+        """End the outermost run and its rooms, because the budget is used up."""
         try:
             self.root.end_at_limit(reason)
         except (InterruptedRunError, StoreError):
@@ -1302,9 +1303,9 @@ class Run:
         `†output`.
 
         Raises:
-            ReferenceSyntaxError: the text is not a reference.
-            UnknownPathError: the reference has no value.
-            ArgumentError: the reference is not text.
+            ReferenceSyntaxError: the string is not a reference. UnknownPathError: the reference has
+                no value.
+            ArgumentError: the reference is not a string.
             UnwrittenRunError: the latest values are not in the journal yet; `await run.wait()`
                 waits for them.
         """

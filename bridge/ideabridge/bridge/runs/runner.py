@@ -432,8 +432,9 @@ class Runner:
         self._notify(())
 
     def explain_own(self, error: Exception) -> JSONObject:
-        """Return the error, as a mind sees it, for a call that failed in ideabridge's own code. A
-        defect is logged, and the error says that it is a defect.
+        """Return the error that a mind sees if a call fails in ideabridge's own code.
+
+        A defect is logged, and reported as one.
         """
         if isinstance(error, IdeabridgeError) and not isinstance(error, HandlerError):
             return self._executor.explain(error)
@@ -545,8 +546,8 @@ class Runner:
                 return
 
     def _without_work(self, due: list[Effect]) -> tuple[list[Effect], bool]:
-        """Return the effects that this process performs, and whether a different process has to
-        perform other effects.
+        """Return the effects that this process performs, and whether the others are left to another
+        process.
         """
         if self.machine.program is not None and self._taken:
             # The other process continues the program with these events.
@@ -634,7 +635,9 @@ class Runner:
         return CallDecided(call, effect.digest, "approve", rule.by, rule=rule.cited)
 
     def _expect_choice(self, request: Request) -> None:
-        """Raise an error if a message handler asks for a model but the run cannot choose one."""
+        """Raise an error if a message handler asks for a model in a run that cannot choose its
+        model.
+        """
         wanted = request.model.get("model")
         if wanted is not None and self.machine.mind_name in (None, TURNS):
             raise HandlerError(
@@ -653,7 +656,7 @@ class Runner:
             self._ideas.append(self._run.save_step(self.request, stored, outcome))
 
     def _let_answer(self) -> None:
-        """Let the mind, if the run has one, answer the current Request."""
+        """Let the run's mind, if any, answer the current Request."""
         if self.mind is not None and self.request is not None:
             self._answering = self._group.start_soon(self._ask, self.mind, self.request)
 
@@ -818,7 +821,7 @@ class Runner:
     # -- ends --------------------------------------------------------------------------------------
 
     def end_at_limit(self, reason: str) -> None:
-        """End the run at a limit that the machine cannot see, such as wall time, and keep
+        """End the run at a limit that the machine does not track, such as wall time, and keep
         everything done so far.
         """
         if self.machine.phase != "ending":
@@ -843,8 +846,9 @@ class Runner:
             raise
 
     def fail(self, error: Exception) -> None:
-        """Stop driving because of an error, and say why in `lost`; see `cause`. An error is
-        reported only once.
+        """Stop driving because of an error, and set `lost` to the reason; see `cause`.
+
+        An error is reported only once.
         """
         if error is not self.failure:
             self.failure = error
@@ -1111,9 +1115,7 @@ class RunningCalls:
         return _Ended(finished, returned)
 
     def _context_of(self, effect: Execute) -> CallContext:
-        """Return the context in which a call runs. Through the context, the running call reports
-        and asks.
-        """
+        """Return the context of a call, which it uses to report progress and ask questions."""
         index = effect.call.index
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -1266,7 +1268,7 @@ class CallAsker:
 
     @property
     def _runs(self) -> bool:
-        """True while the call is running according to the machine, which knows of a cancellation
+        """True while the machine considers the call to be running. It learns of a cancellation
         before the journal does.
         """
         progress = self._progress

@@ -213,8 +213,8 @@ class Session:
             ) from None
 
     def _cancel(self, turn: int) -> None:
-        """Cancel the calls in a turn. If a different process drives the run, that process must
-        cancel the calls.
+        """Cancel the calls of a turn. If another process drives the run, the calls are left to that
+        process.
         """
         run = self.underlying
         machine = run.machine
@@ -236,7 +236,7 @@ class Session:
             await run.runner.wait_changed()
 
     def _is_at(self, turn: int) -> bool:
-        """Return whether the calls in a turn might still be running in this process."""
+        """Return whether calls of a turn might still be running in this process."""
         run = self.underlying
         return run.runner.lost is None and not run.machine.ended and run.machine.step <= turn
 
@@ -318,7 +318,7 @@ def _effect(progress: Progress) -> dict[str, Any] | None:
 
 
 def _faults_of(rejected: Iterable[SolutionRejected], calls: list[JSON]) -> list[JSONObject] | None:
-    """If a Solution with these calls was rejected, return its errors. Otherwise, return None."""
+    """Return the errors of a rejected Solution with these calls, or None if there is none."""
     digest = content_hash(normalise(calls))
     for event in rejected:
         if isinstance(event.solution, dict) and content_hash(event.solution.get("calls")) == digest:

@@ -98,7 +98,7 @@ NO_PROGRAMS: Final = "program: the configuration turns programs off (programs: f
 
 
 def expect_programs(settings: Settings) -> None:
-    """Raise an error if a plan is a program but the settings do not allow programs.
+    """Raise an error unless the settings allow programs.
 
     Raises:
         PlanError: programs are turned off, or the run is lazy.
@@ -286,7 +286,7 @@ def start_solve(
 
 
 PLAN = "plan"
-"""The name that is recorded in place of a mind's name if a Solution is an idea's plan."""
+"""The recorded name of the mind if the Solution is an idea's plan."""
 
 
 def start_solve_by(plan: Plan, begun: Start) -> Start:
@@ -357,7 +357,7 @@ class _AskedLimits:
                 )
 
     def number(self, name: str) -> float | None:
-        """Return a limit, or None if the caller does not ask for it."""
+        """Return a limit, or None if the caller did not set it."""
         value = self._limits.get(name)
         if value is None:
             return None
@@ -367,7 +367,7 @@ class _AskedLimits:
         return number
 
     def whole_number(self, name: str) -> int | None:
-        """Return a limit that has no fraction, or None if the caller does not ask for it."""
+        """Return a whole-number limit, or None if the caller did not set it."""
         value = self.number(name)
         if value is None:
             return None

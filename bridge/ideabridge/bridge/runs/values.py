@@ -253,7 +253,7 @@ def value_at(machine: Machine, text: str) -> JSON:
     """Return the current value at a reference.
 
     Raises:
-        ReferenceSyntaxError: the text is not a reference.
+        ReferenceSyntaxError: the string is not a reference.
         UnknownPathError: the reference has no value.
     """
     if text.strip() in ("†output", "output"):
@@ -362,7 +362,7 @@ def typed(value: JSON, model: type[T]) -> T:
     """Return the value as a `model`, which pydantic validates from JSON.
 
     Raises:
-        OutputTypeError: the value does not fit the type. The message names the place.
+        OutputTypeError: the value does not fit the type. The message says where.
     """
     try:
         return _adapter(model).validate_json(encode(value))

@@ -185,7 +185,11 @@ def _host(host: Host, environment: HostEnvironment, targets: Destinations) -> Ho
 
 
 def is_installed(host: Host, environment: HostEnvironment) -> bool:
-    """Return whether one of the host's files, or its folder, exists for the user."""
+    """Return whether the host appears to be installed for the user.
+
+    It counts as installed if one of its configuration files outside the project exists, or the
+    folder of its user file does.
+    """
     if host.platforms and environment.platform not in host.platforms:
         return False
 

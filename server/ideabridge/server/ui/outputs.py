@@ -83,7 +83,7 @@ _NO_HTML: Final = Markup("")
 
 @dataclass(frozen=True, slots=True)
 class PlainValue:
-    """A value that has no members, on one line or as a text with several lines."""
+    """A value without members, shown as a single line or as multi-line text."""
 
     text: str
     is_long: bool = False

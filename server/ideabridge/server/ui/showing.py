@@ -275,8 +275,9 @@ def light(status: ModuleStatus) -> str:
 
 
 def without_login(text: str, server: str) -> str:
-    """Return an error without the command that signs in to a server, for a place that has a link to
-    the page that signs in.
+    """Return an error message without the sign-in command for a server.
+
+    Use this where the page already links to the sign-in page.
     """
     return text.replace(f": {login_command(server)}", "")
 

@@ -225,9 +225,7 @@ class Site:
         return f"{database}.{changes}.{digest}.{self._stirred}"
 
     def stir(self) -> None:
-        """Make open pages follow a change that is neither in the store nor in the state of a
-        server.
-        """
+        """Update open pages after a change that affects neither the store nor a server's state."""
         self._stirred += 1
 
     def servers(self, visitor: Visitor) -> list[ModuleStatus]:

@@ -77,7 +77,7 @@ async def page_after(run: Run, form: FormFields, page: str, version: int | None 
 
 
 async def trial_of(site: Site, request: Request) -> Trial | None:
-    """Return the run that the address of a page names, or None if it names none.
+    """Return the run identified by the page's URL, or None if the URL has no run.
 
     Raises:
         UnknownRunError: no run has this id, or the visitor is not allowed to see it.

@@ -546,8 +546,9 @@ def masked_form(form: FormFields, values: Sequence[ValueField] = ()) -> FormFiel
 
 
 def unmasked_form(form: FormFields, earlier: FormFields) -> FormFields:
-    """Return a form with the values that `•••` stands for, which somebody has typed into an earlier
-    one. `•••` stays where the earlier form has no value.
+    """Return a form in which each `•••` is replaced by the corresponding value from `earlier`.
+
+    A `•••` without a value in `earlier` is kept.
     """
     fields: list[tuple[str, str]] = []
     for name, text in form.fields:
