@@ -371,6 +371,11 @@ def test_who_manages_withdraws_what_others_allow_always_and_gives_nothing(tmp_pa
         rule = re.search('name="rule" value="([0-9a-f]+)"', ann.get("/ui/approvals").text)
         assert rule is not None
         assert "Every change asks you first." in bob.get("/ui/approvals").text
+        # The pages of a tool speak of the visitor's own calls.
+        tool = "/ui/modules/tools/tools/refund"
+        assert "You always allowed it" in ann.get(tool).text
+        assert "You always allowed it" not in bob.get(tool).text
+        assert "You always allowed it" not in eva.get(tool).text
         answer = send(bob, "/ui/approvals/rules", rule=rule[1])
         assert "there is no standing rule" in answer.text
         assert "for ann</span>" in eva.get("/ui/approvals").text

@@ -32,8 +32,7 @@ import platformdirs
 
 from ideabridge.bridge.configuration import Configuration, start_definitions
 from ideabridge.bridge.loop.event import Decider, JournalError, read_decider
-from ideabridge.bridge.loop.policy import activity_of
-from ideabridge.bridge.loop.standing import StandingTool
+from ideabridge.bridge.loop.standing import StandingTool, coverable
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Viewer, owner_of
@@ -698,15 +697,12 @@ def allow_always(tool: Tool, configuration: Configuration, by: Decider) -> Stand
     Raises:
         StandingRuleError: the tool's server is not configured, or the rules cannot be changed.
     """
-    module = tool.module or ""
+    standing = coverable(tool)
     servers = servers_of(configuration)
-    if module not in servers or tool.passes_to is not None or tool.in_room:
+    if standing is None or standing.module not in servers:
         raise StandingRuleError(f"a standing rule for {tool.label} is not possible")
 
-    activity = "" if tool.module is not None else activity_of(tool)
-    standing = StandingTool(module, tool.name_in_module, activity, tool.digest)
-    rule = StandingRule(
-        LOCAL, workspace_of(configuration), standing, servers[module], by, time.time()
-    )
+    server = servers[standing.module]
+    rule = StandingRule(LOCAL, workspace_of(configuration), standing, server, by, time.time())
     _RuleFile().change(lambda rules: _with_rule(rules, rule))
     return rule

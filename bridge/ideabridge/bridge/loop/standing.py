@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ideabridge.bridge.loop.policy import activity_of
 from ideabridge.bridge.loop.progress import Progress
+from ideabridge.tools.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +47,26 @@ def standing_tool(progress: Progress) -> StandingTool | None:
     """
     call = progress.call
     tool = progress.tool
-    if tool is None or call.has_written_result or call.room is not None or tool.in_room:
+    if tool is None or call.has_written_result or call.room is not None:
         return None
     if progress.is_edited or progress.doubts.ask is not None or progress.doubts.strict:
         return None
     if len(progress.judged) != 1:
         return None
 
+    return coverable(tool, call.activity)
+
+
+def coverable(tool: Tool, activity: str | None = None) -> StandingTool | None:
+    """Return a tool in the form to which a standing rule is bound, or None if no rule is allowed to
+    cover any of its calls.
+
+    Args:
+        tool: the tool.
+        activity: the code that a call names, if it does not run the in-process tool's own.
+    """
+    if tool.in_room or tool.passes_to is not None:
+        return None
     if tool.module is not None:
         return StandingTool(tool.module, tool.name_in_module, "", tool.digest)
-    return StandingTool("", tool.name, call.activity or tool.activity or tool.name, tool.digest)
+    return StandingTool("", tool.name, activity or activity_of(tool), tool.digest)

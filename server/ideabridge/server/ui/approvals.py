@@ -537,7 +537,7 @@ class ApprovalPages:
 
         await compute_in_thread(rules.withdraw, chosen)
         visitor.notes.append(Note("good", f"From now on, {chosen.tool.label} asks again."))
-        return self._site.back(request, "/approvals")
+        return self._site.back_to_form(request)
 
     async def show_whole(self, request: Request) -> Response:
         """Show a single open decision, with everything that an approval would allow."""

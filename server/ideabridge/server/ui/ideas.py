@@ -325,7 +325,9 @@ class IdeaPages:
         return {
             "tools": self._listed(tools.items, visitor),
             "more_tools": tools.next is not None,
-            "server_tools": [tool_row(self._bridge, tool) for tool in of_servers[:_BESIDE]],
+            "server_tools": [
+                tool_row(self._bridge, tool, visitor) for tool in of_servers[:_BESIDE]
+            ],
             "server_tools_found": len(of_servers),
             "built_in": await compute_in_thread(self._built_in, words, visitor),
             "ideas": ideas[:PAGE],
@@ -364,7 +366,9 @@ class IdeaPages:
         first = number_from(query.get("first", "")) or 0
         known = await compute_in_thread(self._server_tools, words, visitor)
         values: dict[str, Any] = {
-            "server_tools": [tool_row(self._bridge, tool) for tool in known[first : first + PAGE]],
+            "server_tools": [
+                tool_row(self._bridge, tool, visitor) for tool in known[first : first + PAGE]
+            ],
             "server_tools_found": len(known),
         }
         if len(known) > first + PAGE:
@@ -381,7 +385,9 @@ class IdeaPages:
 
     def _built_in(self, words: str, visitor: Visitor) -> list[ToolRow]:
         """Return rows for the tools of this process that have these words."""
-        return [tool_row(self._bridge, tool) for tool in self._built_in_tools(words, visitor)]
+        return [
+            tool_row(self._bridge, tool, visitor) for tool in self._built_in_tools(words, visitor)
+        ]
 
     def _built_in_tools(self, words: str, visitor: Visitor) -> list[Tool]:
         own = (tool for tool in self._bridge.tools() if tool.module is None)

@@ -14,11 +14,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.loop.policy import UNDECLARED, named_tool, policy_named
+from ideabridge.bridge.loop.policy import UNDECLARED, PolicyVerdict, named_tool, policy_named
+from ideabridge.bridge.loop.standing import coverable
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.server_log import LEVELS, ServerLogLine, ServerLogReader
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.modules.sign_ins import logout_command
+from ideabridge.bridge.standing_rules import StandingRule
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.hosts.entries import started_by
 from ideabridge.server.hosts.host import HostFileError
@@ -28,6 +30,7 @@ from ideabridge.server.ui.server_forms import (
     LatestChange,
     has_servers_to_import,
     is_changed_here,
+    is_read_only_to_server,
     latest_change,
 )
 from ideabridge.server.ui.showing import light
@@ -114,6 +117,10 @@ class ToolRow:
             person's settings, say that it only reads; otherwise "".
         is_asked_by_choice: whether the tool asks because a person's settings say that it does not
             only read.
+        is_read_only_to_server: whether the server itself says that the tool only reads.
+        allowed_by: the standing rule of the visitor that lets the tool run without asking, or None
+            if there is none, or if the tool needs none.
+        can_be_allowed: whether the visitor can allow the tool always.
     """
 
     tool: Tool
@@ -123,6 +130,9 @@ class ToolRow:
     hints: list[str]
     trusts: Literal["server", "settings", ""]
     is_asked_by_choice: bool
+    is_read_only_to_server: bool
+    allowed_by: StandingRule | None
+    can_be_allowed: bool
 
     @property
     def parameters(self) -> str:
@@ -290,7 +300,9 @@ class ModulePages:
             words=module.last_words if module is not None and visitor.manages else [],
             log_end=log_end,
             asked=words,
-            rows=[tool_row(self._bridge, tool) for tool in tools[first : first + _MOST_TOOLS]],
+            rows=[
+                tool_row(self._bridge, tool, visitor) for tool in tools[first : first + _MOST_TOOLS]
+            ],
             count=len(tools),
             can_sign_in=module is not None and can_sign_in(module.configuration, visitor),
             logout=logout_command(name, user_of(visitor.caller)),
@@ -306,15 +318,16 @@ class ModulePages:
     async def show_tool(self, request: Request) -> Response:
         """Show one tool of a module, with a form that calls it."""
         tool = self._tool(request, request.path_params["tool"])
+        visitor = visitor_of(request)
         trial = await trial_of(self._site, request)
         fields = fields_of(tool.parameters)
         return await self._site.page_beside(
             request,
             "module_tool.html",
             name=request.path_params["name"],
-            row=tool_row(self._bridge, tool),
+            row=tool_row(self._bridge, tool, visitor),
             fields=fields if trial is None else with_values(fields, trial.values),
-            needs_sign_in=tool.module in servers_to_sign_in_to(self._bridge, visitor_of(request)),
+            needs_sign_in=tool.module in servers_to_sign_in_to(self._bridge, visitor),
             trial=trial,
             is_changed_here=is_changed_here(
                 self._bridge.configuration, request.path_params["name"]
@@ -411,8 +424,8 @@ def page_of(bridge: Bridge, tool: Tool) -> str:
     return f"modules/{quote(tool.module, safe='')}/tools/{quote(tool.name, safe='')}"
 
 
-def tool_row(bridge: Bridge, tool: Tool) -> ToolRow:
-    """Return a tool with the rule that applies to it."""
+def tool_row(bridge: Bridge, tool: Tool, visitor: Visitor) -> ToolRow:
+    """Return a tool with the rule that applies to the visitor's calls to it."""
     decide = policy_named(bridge.configuration.approval_setting)
     verdict = decide(tool, {})
     annotations = tool.annotations.to_json()
@@ -428,6 +441,14 @@ def tool_row(bridge: Bridge, tool: Tool) -> ToolRow:
         if verdict.verdict == "allow" and decide(changing, {}).verdict == "ask":
             trusts = "server" if chosen is None else "settings"
 
+    rules = bridge.standing_rules
+    covered = coverable(tool)
+    allowed_by: StandingRule | None = None
+    if verdict.verdict == "ask" and rules is not None and covered is not None:
+        allowed_by = rules.covering(visitor.caller, covered)
+    if allowed_by is not None:
+        verdict = PolicyVerdict("allow", "you always allowed it")
+
     is_asked_by_choice = chosen is False and verdict.verdict == "ask"
     return ToolRow(
         tool,
@@ -437,6 +458,9 @@ def tool_row(bridge: Bridge, tool: Tool) -> ToolRow:
         hints,
         trusts,
         is_asked_by_choice,
+        is_read_only_to_server(tool),
+        allowed_by,
+        rules is not None and covered is not None,
     )
 
 

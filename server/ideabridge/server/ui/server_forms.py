@@ -98,6 +98,7 @@ from ideabridge.server.ui.typed_server import (
 from ideabridge.tools.encoding import JSON, JSONObject, encode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.names import counted
+from ideabridge.tools.tool import Tool
 
 _COMMAND: Final = "page"
 """The command under which changes made on the page are noted."""
@@ -602,32 +603,40 @@ class ServerForms:
         form = form_of(request)
         name = form.get("name")
         self._expect_server(name, visitor)
-        tool = form.get("tool")
-        if all(known.name_in_module != tool for known in self._bridge.modules[name].known_tools):
-            raise UnknownToolError(f"{name} has no tool {tool[:80]!r}")
+        looked_for = form.get("tool")
+        known = self._bridge.modules[name].known_tools
+        tool = next((tool for tool in known if tool.name_in_module == looked_for), None)
+        if tool is None:
+            raise UnknownToolError(f"{name} has no tool {looked_for[:80]!r}")
 
         asks = form.get("action") == "ask"
         told = await self._changed(partial(self._change_asking, name, tool, asks=asks))
         return self._site.back(request, f"/modules/{quote(name, safe='')}", told)
 
-    def _change_asking(self, name: str, tool: str, *, asks: bool) -> str:
+    def _change_asking(self, server: str, tool: Tool, *, asks: bool) -> str:
+        name = tool.name_in_module
         file = self._read_file()
-        before = _entry_in(file, name, "edit")
+        before = _entry_in(file, server, "edit")
         tools = object_or_empty(before.get("tools"))
-        settings = dict(object_or_empty(tools.get(tool)))
+        settings = dict(object_or_empty(tools.get(name)))
         settings.pop("read_only", None)
         if asks:
             settings["read_only"] = False
 
-        changed: JSONObject = {key: value for key, value in tools.items() if key != tool}
+        changed: JSONObject = {key: value for key, value in tools.items() if key != name}
         if settings:
-            changed[tool] = settings
+            changed[name] = settings
         entry: JSONObject = {key: value for key, value in before.items() if key != "tools"}
         if changed:
             entry["tools"] = changed
 
-        what = f"{tool} of {name} asks first" if asks else f"{tool} of {name} follows its server"
-        self._record(what, file.write(name, entry))
+        what = f"{name} of {server} follows its server"
+        if asks:
+            what = f"{name} of {server} asks first"
+        elif is_read_only_to_server(tool):
+            what = f"{name} of {server} runs without asking"
+
+        self._record(what, file.write(server, entry))
         return f"{what}." if asks else f"{what} again."
 
     def _callable_tools(self, visitor: Visitor) -> set[str]:
@@ -871,6 +880,13 @@ def file_to_change(configuration: Configuration) -> Path | None:
         if not layer.is_own and not layer.is_project:
             return layer.file
     return user_file()
+
+
+def is_read_only_to_server(tool: Tool) -> bool:
+    """Return whether the server of a tool says that the tool only reads, whatever a person's
+    settings say.
+    """
+    return (tool.passes_to or tool).annotations.read_only is True
 
 
 def is_changed_here(configuration: Configuration, name: str) -> bool:

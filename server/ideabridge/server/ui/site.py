@@ -283,9 +283,13 @@ class Site:
             except IdeabridgeError as error:
                 fault = self.bridge.secrets.mask(str(error))
                 visitor_of(request).notes.append(Note("bad", fault))
-                return RedirectResponse(self._from(request), 303)
+                return self.back_to_form(request)
 
         return handle
+
+    def back_to_form(self, request: Request) -> Response:
+        """Redirect the visitor to the page that contains the form."""
+        return RedirectResponse(self._from(request), 303)
 
     # -- pages of its own --------------------------------------------------------------------------
 
