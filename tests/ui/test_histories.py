@@ -167,7 +167,11 @@ def test_pages_of_a_large_run_are_made_whole_in_a_worker(tmp_path: Path) -> None
         assert 'name="secret" value="' in page.text
         assert "Sign out" in page.text
         assert f'href="/ui/runs/{done}/calls/3"' in page.text
-        assert "after event 20" in http.get(f"/ui/runs/{done}?at=20").text
+        assert "s-running" not in page.text
+        earlier = http.get(f"/ui/runs/{done}?at=20").text
+        assert "Intermediate results at moment 20<" in earlier
+        assert earlier.count('<span class="status s-running">') > 0
+        assert earlier.count('<span class="status s-waiting">') > 0
         assert "The result" in http.get(f"/ui/runs/{done}/calls/0").text
         assert http.get(f"/ui/runs/{done}/calls/999").status_code == 404
         result = http.get(f"/ui/runs/{done}/calls/0/result")
