@@ -300,14 +300,19 @@ def test_a_failed_call_is_retried(http: httpx.Client, tmp_path: Path) -> None:
     badge = '<span class="status s-errors">2 of 3 failed</span>'
     assert badge in page
     assert badge in row_of(http, run_id)
-    assert page.count('<p class="note bad">') == 1
+    assert page.count('<div class="note failure bad">') == 1
     assert f"2 calls of {FAILING['_tool']} failed: " in page
     assert "more error" not in page
     rows = page.partition('<table class="timeline">')[2].partition("</table>")[0]
     assert "division" in page
     assert "division" not in rows
     # The same values would fail again, so the button for them does not stand out.
-    retry = re.search(r'name="at" value="(\d+)"><button title[^>]*>Try again with', page)
+    retry = re.search(r'name="at" value="(\d+)"><button title[^>]*>Try again<', page)
+    # A page has room for two actions beside its title. The others are in the menu.
+    menu = page.partition('<div class="rare">')[2].partition("</details>")[0]
+    assert text_of(menu) == "Compare"
+    # A run of an unknown program is the visitor's own.
+    assert "asked by you" in text_of(page.partition('id="head"')[2].partition("</h1>")[2])
     assert retry is not None
 
     again = send(http, f"/ui/runs/{run_id}/fork", f"/ui/runs/{run_id}", at=retry[1])

@@ -73,6 +73,7 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
         re.compile(r"waited \S+ m?s for a decision by you")
     )
     # The slider follows the journal, whose last event is the end of the run.
+    page.get_by_text("Replay", exact=True).click()
     slider = page.get_by_role("slider")
     last = slider.get_attribute("max") or ""
     expect(slider).to_have_value(last)

@@ -27,6 +27,13 @@ ROWS: Final = 50
 _NARROWEST: Final = 0.4
 """Minimum width of a bar, in per cent of the full width. Nobody would see a narrower bar."""
 
+_CHARACTER: Final = 2.0
+"""The largest width of a character of a text above the axis, in per cent of the axis. This is its
+width on a phone."""
+
+_LABEL_MARGIN: Final = 2.0
+"""The space beside a text above the axis, in per cent of the axis."""
+
 _DAY: Final = 86_400
 _BUCKETS: Final = 160
 _IDLE: Final = 0.12
@@ -122,6 +129,21 @@ class Timeline:
     seconds: float
     ticks: list[str]
     breaks: list[tuple[float, float, float]]
+
+    @property
+    def labels(self) -> list[str]:
+        """The texts of the marks, without the last one, for the head of the rows.
+
+        Each text begins at its mark. A text that would run into the text of a stretch that is drawn
+        shorter is empty.
+        """
+        texts: list[str] = []
+        for number, text in enumerate(self.ticks[:-1]):
+            begin = 25.0 * number
+            end = begin + _LABEL_MARGIN + _CHARACTER * len(text)
+            has_room = all(left >= end or left + width <= begin for left, width, _ in self.breaks)
+            texts.append(text if has_room else "")
+        return texts
 
 
 def timeline(
