@@ -135,6 +135,7 @@ def pages(run_id: str) -> list[str]:
         "ideas?show=saved",
         "ideas?show=suggested",
         "ideas?show=built-in",
+        "ideas?show=files",
         "ideas?q=refund",
         "ideas/refund_first",
         "ideas/refund_first/diff?old=1&new=2",

@@ -62,12 +62,12 @@ def test_a_tool_is_found_and_written_into_the_editor(page: Page, site: str) -> N
     tools = page.get_by_role("group", name="Tools", exact=True)
     # The tools of a person are open, and those that are always there are folded.
     groups = tools.locator("details")
-    expect(groups.locator("summary")).to_have_text(["From your tool files 5", "Built-in tools 7"])
+    expect(groups.locator("summary")).to_have_text(["From files 5", "Built in 7"])
     expect(groups.first).to_have_attribute("open", "")
     expect(groups.last).not_to_have_attribute("open", "")
     page.get_by_label("Search tools").fill("refund")
     expect(tools.get_by_role("button")).to_have_count(1)
-    expect(groups.locator("summary")).to_have_text("From your tool files 1")
+    expect(groups.locator("summary")).to_have_text("From files 1")
     expect(page.get_by_role("heading", name=re.compile(r"1 of \d+ tools"))).to_be_visible()
     tools.get_by_role("button", name="refund").click()
     expect(editor).to_have_value('{"_tool": "refund", "order": , "amount": }')
@@ -105,7 +105,7 @@ def test_code_in_the_description_of_a_tool_is_code(page: Page, site: str) -> Non
 def test_a_built_in_tool_is_described_in_plain_words(page: Page, site: str) -> None:
     page.goto(f"{site}playground")
     tools = page.get_by_role("navigation", name="Tools", exact=True)
-    tools.get_by_text("Built-in tools").click()
+    tools.get_by_text("Built in").click()
     tools.get_by_role("link", name="compute Calculate a value").click()
     # Once it is chosen, the page shows the whole description.
     chosen = page.locator("#chosen")
@@ -139,7 +139,7 @@ def test_a_tool_is_chosen_filled_in_and_run(page: Page, site: str) -> None:
 def test_a_tool_that_was_made_here_is_tried(http: httpx.Client) -> None:
     write_idea(http, WRITTEN, "with_tax")
     path = "/ui/playground?tool=ideas%2Fwith_tax"
-    assert "Tools made here 1 with_tax" in words_of(http.get(path).text)
+    assert "Made here 1 with_tax" in words_of(http.get(path).text)
     fields = {"from": "playground", "p.net": "7"}
     tried = send(http, "/ui/ideas/with_tax/call", path, **fields)
     assert tried.url.path == "/ui/playground"
@@ -149,7 +149,7 @@ def test_a_tool_that_was_made_here_is_tried(http: httpx.Client) -> None:
     offered = http.get("/ui/playground/tools").json()
     assert f"{len(offered)} tools" in words_of(http.get(path).text)
     [made] = [tool for tool in offered if tool["name"] == "with_tax"]
-    assert made["group"] == "Tools made here"
+    assert made["group"] == "Made here"
     plan = '{"calls": [{"_tool": "with_tax", "net": 8}], "output": "†results.0"}'
     checked = send(http, "/ui/playground", kind="plan", text=plan, action="check").text
     assert "which only reads. Nothing ran." in checked
@@ -173,7 +173,7 @@ def test_the_tools_to_choose_from_are_grouped_counted_and_searched(http: httpx.C
     shown = words_of(http.get("/ui/playground").text)
     count = re.search(r"(\d+) tools? ", shown)
     assert count is not None
-    counted = re.findall(r"(?:From your tool files|Built-in tools) (\d+)", shown)
+    counted = re.findall(r"(?:From files|Built in) (\d+)", shown)
     assert sum(map(int, counted)) == int(count[1])
     found = words_of(http.get("/ui/playground?q=REFUND").text)
     assert f"1 of {count[1]} tools has these words." in found

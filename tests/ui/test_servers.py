@@ -93,9 +93,7 @@ def test_an_empty_list_offers_its_buttons_once(page: Page, tmp_path: Path) -> No
     with served(tmp_path) as url:
         page.goto(link_to(url))
         page.goto(f"{url}modules")
-        expect(
-            page.get_by_text("No server is configured besides the built-in tools.")
-        ).to_be_visible()
+        expect(page.get_by_text("No servers yet.")).to_be_visible()
         page.get_by_role("link", name="Import from an assistant").click()
         page.go_back()
         page.get_by_role("link", name="Add a server").click()

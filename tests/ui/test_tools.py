@@ -60,7 +60,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     assert "list_orders → customer Name of the parameter" in words_of(draft)
     assert "In the run: c1 ." in words_of(draft)
     steps = words_of(draft.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
-    assert steps.startswith("list_orders customer customer of the input compute")
+    assert steps.startswith("list_orders customer the customer you enter compute")
     assert steps.endswith(" o the result of list_orders")
     assert "list_orders" in draft.partition('aria-label="What a call runs">')[2]
 
@@ -72,7 +72,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     assert "At the same time" not in words
     assert 'The recorded input and output { "customer" : "c1" } 2' in words
     steps = words_of(tool.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
-    assert steps.startswith("list_orders customer customer of the input compute")
+    assert steps.startswith("list_orders customer the customer you enter compute")
     assert steps.endswith(" o the result of list_orders")
     assert "used by" not in words
 
@@ -107,7 +107,9 @@ def test_a_search_finds_every_kind_of_tool_and_counts_each_kind(http: httpx.Clie
     assert "Built in" in words_of(http.get("/ui/ideas?q=COMPUTE").text).partition("Results for")[2]
     found = words_of(http.get("/ui/ideas?q=e").text).partition("Results for")[2]
     assert found.index("Made here 1 ") < found.index("with_tax") < found.index("Built in")
-    assert found.index("Built in") < found.index("list_orders")
+    # A kind without results is not named.
+    assert "Saved runs" not in found
+    assert found.index("From files") < found.index("list_orders") < found.index("Built in")
     assert "No tool and no saved run has" in http.get("/ui/ideas?q=nothing+has+this").text
 
 
@@ -170,7 +172,7 @@ def test_tools_written_by_hand_are_a_part_of_those_made_here(
     page.goto(f"{site}ideas")
     tools = page.get_by_role("table", name="Tools made here").locator("tbody tr")
     expect(tools).to_have_count(2)
-    page.get_by_role("link", name="By hand").click()
+    page.get_by_role("link", name="Written by hand").click()
     expect(tools).to_have_count(1)
     current = page.get_by_role("navigation", name="Kinds of tools").locator("[aria-current]")
     expect(current).to_have_text("Made here 2")
@@ -245,12 +247,12 @@ def test_parameters_with_the_same_value_become_one(
     expect(chosen).to_be_checked()
     preview = page.locator(".plan-steps")
     expect(preview.get_by_text("At the same time:")).to_be_visible()
-    expect(preview).to_contain_text("customer of the input")
+    expect(preview).to_contain_text("the customer you enter")
     page.get_by_label("Always use this value").check()
-    expect(preview).not_to_contain_text("of the input")
+    expect(preview).not_to_contain_text("you enter")
     expect(preview).to_contain_text("c1")
     chosen.check()
-    expect(preview).to_contain_text("customer of the input")
+    expect(preview).to_contain_text("the customer you enter")
     page.locator("input[name='a.customer.rename']").fill("who")
     page.get_by_role("button", name="Make the tool").click()
     fields = page.locator("#call-form input[name^='p.']")
@@ -424,7 +426,8 @@ def test_the_files_of_the_project_say_whether_they_are_in_force(
     page: Page, site: str, tmp_path: Path
 ) -> None:
     page.goto(f"{site}ideas?show=written")
-    expect(page.get_by_text("There are no documents in this folder")).to_be_visible()
+    page.get_by_text("Folder and commands").click()
+    expect(page.get_by_text("and has no files yet")).to_be_visible()
     folder = tmp_path / "ideas"
     folder.mkdir()
     (folder / "with_tax.yaml").write_text(WRITTEN, encoding="utf-8")

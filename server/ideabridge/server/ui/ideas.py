@@ -74,7 +74,7 @@ from ideabridge.server.ui.showing import (
 )
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.suggested import SuggestedTool
-from ideabridge.server.ui.tool_texts import opening_sentence
+from ideabridge.server.ui.tool_texts import is_built_in, opening_sentence
 from ideabridge.server.ui.trials import page_after, trial_of
 from ideabridge.server.views.records import listed_runs
 from ideabridge.server.views.shown import plan_without_ids
@@ -125,7 +125,7 @@ _SEEN_AS: Final = (
 )
 """The name under which the model of a host sees a tool; see docs/hosts.md."""
 
-_VIEWS: Final = ("published", "suggested", "written", "saved", "servers", "built-in")
+_VIEWS: Final = ("published", "suggested", "written", "saved", "servers", "files", "built-in")
 
 _SUGGESTIONS: Final = 10
 """Maximum number of suggested tools on the page."""
@@ -257,8 +257,8 @@ class IdeaPages:
 
     async def list(self, request: Request) -> Response:
         """Show the tools that were made here; with `show`, those that were written by hand, tools
-        of servers, built-in tools, suggestions or saved runs; with `q`, everything that has these
-        words.
+        of servers, tools from files, built-in tools, suggestions or saved runs; with `q`,
+        everything that has these words.
         """
         query = request.query_params
         visitor = visitor_of(request)
@@ -271,6 +271,7 @@ class IdeaPages:
             "tools": [],
             "ideas": [],
             "server_tools": [],
+            "file_tools": [],
             "built_in": [],
             "suggestions": [],
             "older": "",
@@ -282,8 +283,8 @@ class IdeaPages:
             values |= await self._found(words, visitor)
         elif view == "servers":
             values |= await self._of_servers(query, words, visitor)
-        elif view == "built-in":
-            values["built_in"] = await compute_in_thread(self._built_in, "", visitor)
+        elif view in ("built-in", "files"):
+            values |= await compute_in_thread(self._rows_of_own_tools, "", visitor)
         elif view == "suggested":
             suggest = partial(self._bridge.suggest, limit=_SUGGESTIONS + 1, caller=visitor.caller)
             suggestions = await compute_in_thread(suggest)
@@ -310,10 +311,13 @@ class IdeaPages:
 
     def _counts(self, visitor: Visitor) -> dict[str, int]:
         """Return the number of tools in each view that is cheap to count."""
+        own = self._own_tools("", visitor)
+        built_in = sum(map(is_built_in, own))
         return {
             "published": self._bridge.store.publications.count(caller=visitor.scope),
             "servers": len(self._server_tools("", visitor)),
-            "built-in": len(self._built_in_tools("", visitor)),
+            "files": len(own) - built_in,
+            "built-in": built_in,
         }
 
     async def _found(self, words: str, visitor: Visitor) -> dict[str, Any]:
@@ -329,7 +333,7 @@ class IdeaPages:
                 tool_row(self._bridge, tool, visitor) for tool in of_servers[:_BESIDE]
             ],
             "server_tools_found": len(of_servers),
-            "built_in": await compute_in_thread(self._built_in, words, visitor),
+            **await compute_in_thread(self._rows_of_own_tools, words, visitor),
             "ideas": ideas[:PAGE],
             "more_ideas": len(ideas) > PAGE,
         }
@@ -383,13 +387,17 @@ class IdeaPages:
         known = self._having(words, self._bridge.modules.known_tools(), visitor)
         return sorted(known, key=lambda tool: (tool.module or "", tool.name))
 
-    def _built_in(self, words: str, visitor: Visitor) -> list[ToolRow]:
-        """Return rows for the tools of this process that have these words."""
-        return [
-            tool_row(self._bridge, tool, visitor) for tool in self._built_in_tools(words, visitor)
-        ]
+    def _rows_of_own_tools(self, words: str, visitor: Visitor) -> dict[str, list[ToolRow]]:
+        """Return rows for the tools of this process that have these words: the built-in ones, and
+        those from files.
+        """
+        rows: dict[str, list[ToolRow]] = {"built_in": [], "file_tools": []}
+        for tool in self._own_tools(words, visitor):
+            kind = "built_in" if is_built_in(tool) else "file_tools"
+            rows[kind].append(tool_row(self._bridge, tool, visitor))
+        return rows
 
-    def _built_in_tools(self, words: str, visitor: Visitor) -> list[Tool]:
+    def _own_tools(self, words: str, visitor: Visitor) -> list[Tool]:
         own = (tool for tool in self._bridge.tools() if tool.module is None)
         return sorted(self._having(words, own, visitor), key=attrgetter("name"))
 

@@ -56,7 +56,7 @@ class PlanSteps:
         """
         calls = objects_in(list_or_empty(plan.get("calls")))
         names = call_names(map(tool_of, calls))
-        words = ReferenceWords()
+        words = ReferenceWords(is_form=True)
         room = _MOST_CHARACTERS
         shown = 0
         stages: list[tuple[PlanStep, ...]] = []
@@ -86,7 +86,7 @@ def _characters(parameter: ShownParameter) -> int:
 def words_of_plan(calls: list[JSON]) -> ReferenceWords:
     """Return words for the references of all calls of a plan."""
     listed = objects_in(calls)
-    words = ReferenceWords()
+    words = ReferenceWords(is_form=True)
     for number, (call, name) in enumerate(
         zip(listed, call_names(map(tool_of, listed)), strict=True)
     ):

@@ -220,9 +220,9 @@ class ToolChoices:
         return cls(words, groups, len(tools), found, found - _MOST_CHOICES + room)
 
 
-_MADE_HERE: Final = "Tools made here"
-_OF_FILES: Final = "From your tool files"
-_BUILT_IN: Final = "Built-in tools"
+_MADE_HERE: Final = "Made here"
+_OF_FILES: Final = "From files"
+_BUILT_IN: Final = "Built in"
 _ORDER: Final = {_MADE_HERE: 0, _OF_FILES: 1, _BUILT_IN: 3}
 """The places of the groups that are not of a server. Those of servers have the place 2."""
 

@@ -52,9 +52,13 @@ class ReferenceWords:
     """Describes the references of a plan in words.
 
     A call is known once it is added; until then, references to its result contain only its number.
+
+    Args:
+        is_form: whether the reader of the words is asked for the input, as on the page of a tool.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_form: bool = False) -> None:
+        self._is_form = is_form
         self._written = PathIndex()
         self._paths: dict[int, list[Path]] = {}
         self._tools: dict[int, str] = {}
@@ -129,6 +133,9 @@ class ReferenceWords:
 
     def _without_instance(self, operand: Reference) -> str:
         path = operand.path
+        if operand.kind == "input" and path and self._is_form:
+            name = in_one_line(path[0], _LONGEST_PATH)
+            return _within(path[1:], f"the {name} you enter")
         if operand.kind == "input":
             return _within(path, "the input")
         if operand.kind == "item":
