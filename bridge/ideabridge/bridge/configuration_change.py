@@ -82,12 +82,15 @@ class ConfigurationChange:
         tool_files: the absolute paths of the tool files that only one of the configurations names.
         settings: the top-level keys whose new values apply to everything that begins from now on.
         at_next_start: the top-level keys whose new values apply after the next start.
+        switched: the names of the servers that start or stop because they were enabled or
+            disabled: both configurations contain them.
     """
 
     servers: dict[str, Step]
     tool_files: tuple[str, ...]
     settings: tuple[str, ...]
     at_next_start: tuple[str, ...]
+    switched: frozenset[str]
 
     @property
     def is_empty(self) -> bool:
@@ -104,9 +107,13 @@ class ConfigurationChange:
         contain no values from the files.
         """
         past = {"start": "added", "stop": "removed", "replace": "replaced", "adjust": "adjusted"}
-        lines = [
-            f"server {name}: {past[step]}" for name, step in self.servers.items() if step in past
-        ]
+        switched = {"start": "enabled", "stop": "disabled"}
+        lines: list[str] = []
+        for name, step in self.servers.items():
+            words = switched if name in self.switched else past
+            if step in words:
+                lines.append(f"server {name}: {words[step]}")
+
         lines += [f"tool file {path}" for path in self.tool_files]
         lines += [f"{key}: applies from now on" for key in self.settings]
         lines += [f"{key}: applies after the next start" for key in self.at_next_start]
@@ -144,6 +151,11 @@ def change_between(
         tuple(file for file in dict.fromkeys([*before.tools, *now.tools]) if file in files),
         tuple(settings),
         tuple(at_next_start),
+        frozenset(
+            name
+            for name, step in servers.items()
+            if step in ("start", "stop") and name in before.modules and name in now.modules
+        ),
     )
 
 
