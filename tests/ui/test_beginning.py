@@ -105,6 +105,7 @@ def connect_an_assistant(page: Page, site: str) -> None:
 def add_a_server(page: Page, begin: str, name: str, start: str) -> None:
     page.goto(begin)
     page.get_by_role("link", name="Add a server").click()
+    page.get_by_role("link", name="Something else").click()
     page.get_by_label("Name", exact=True).fill(name)
     if start.startswith("http"):
         page.get_by_role("radio", name="On the web").check()

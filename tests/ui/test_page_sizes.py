@@ -123,6 +123,7 @@ async def fill(path: Path) -> dict[str, str]:
     del pages["call tree"]
     lists = ["home", "runs", "runs/direct", "approvals", "ideas", "ideas?show=saved"]
     lists += ["ideas?q=order", "ideas/order_1", "modules", "modules/tools", "servers/add"]
+    lists += ["servers/add?start=filesystem", "servers/add?start=other"]
     lists += ["servers/import", "assistants", "playground", "write", "admin", "admin/doctor"]
     return {
         **pages,

@@ -148,6 +148,8 @@ def pages(run_id: str) -> list[str]:
         "modules/own/tools/save",
         "modules/later",
         "servers/add",
+        "servers/add?start=filesystem",
+        "servers/add?start=other",
         "servers/import",
         "assistants",
         "home",

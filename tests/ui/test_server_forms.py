@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import sys
 from collections.abc import Generator
@@ -16,7 +17,10 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.store.store import Store
+from ideabridge.server.ui.known_servers import KNOWN_SERVERS, KnownServer
+from tests.npm import needs, program
 from tests.ui.serving import (
     ask,
     client,
@@ -57,7 +61,9 @@ def site(tmp_path: Path, file: Path) -> Generator[str]:
 def add(http: httpx.Client, **fields: str) -> httpx.Response:
     """Send the form for a new server, which is an address if the fields have one."""
     kind = "address" if "address" in fields else "command"
-    return send(http, "/ui/servers/new", page="/ui/servers/add", **{"kind": kind, **fields})
+    return send(
+        http, "/ui/servers/new", page="/ui/servers/add?start=other", **{"kind": kind, **fields}
+    )
 
 
 def confirm(http: httpx.Client, checked: httpx.Response, **fields: str) -> httpx.Response:
@@ -77,8 +83,10 @@ def test_a_command_is_added_with_its_secret_and_works_at_once(
 ) -> None:
     page.goto(f"{site}modules")
     page.get_by_role("link", name="Add a server").click()
+    page.get_by_role("link", name="Something else").click()
     page.get_by_label("Name", exact=True).fill("own")
     page.get_by_label("Command", exact=True).fill(START)
+    page.get_by_text("Advanced").click()
     variables = page.get_by_label("Environment variables (optional)")
     expect(variables).to_have_accessible_description(re.compile("which of them are secrets"))
     variables.fill(f"OWN_TOKEN={TOKEN}\nMODE=production")
@@ -188,7 +196,7 @@ def test_a_refusal_stands_at_its_field(page: Page, site: str, file: Path) -> Non
         add(http, name="own", command=START)
     before = file.read_text(encoding="utf-8")
     refused = page.get_by_role("alert")
-    page.goto(f"{site}servers/add")
+    page.goto(f"{site}servers/add?start=other")
     for label, name, start, why in (
         ("Name", "idea:x", START, "this name is reserved"),
         ("Name", "own", START, "already has a server with this name"),
@@ -203,6 +211,8 @@ def test_a_refusal_stands_at_its_field(page: Page, site: str, file: Path) -> Non
         else:
             page.get_by_role("radio", name="On this computer").check()
             page.get_by_label("Command", exact=True).fill(start)
+            if not page.get_by_label("Environment variables").is_visible():
+                page.get_by_text("Advanced").click()
             text = "no variable" if label.startswith("Environment") else ""
             page.get_by_label("Environment variables").fill(text)
         page.get_by_role("button", name="Add").click()
@@ -224,7 +234,7 @@ def test_only_the_fields_of_the_chosen_kind_are_shown(
     with browser.new_context(java_script_enabled=has_scripts) as context:
         page = context.new_page()
         page.goto(link_to(site))
-        page.goto(f"{site}servers/add")
+        page.goto(f"{site}servers/add?start=other")
         command, variables, address, headers = (
             page.get_by_role("textbox", name=name)
             for name in ("Command", "Environment variables", "Address", "Headers")
@@ -257,9 +267,10 @@ def test_only_the_fields_of_the_chosen_kind_are_shown(
 def test_a_refused_form_keeps_values_that_it_does_not_show(
     page: Page, site: str, file: Path
 ) -> None:
-    page.goto(f"{site}servers/add")
+    page.goto(f"{site}servers/add?start=other")
     page.get_by_label("Name", exact=True).fill("idea:x")
     page.get_by_label("Command", exact=True).fill(START)
+    page.get_by_text("Advanced").click()
     environment = page.get_by_label("Environment variables")
     environment.fill(f"OWN_TOKEN={TOKEN}\nMODE=production\nREMOVED=x\nEMPTY=")
     for _ in range(2):
@@ -304,9 +315,10 @@ def test_values_that_stay_readable_are_named(site: str) -> None:
 def test_a_person_decides_which_values_are_secrets(
     page: Page, site: str, file: Path, tmp_path: Path
 ) -> None:
-    page.goto(f"{site}servers/add")
+    page.goto(f"{site}servers/add?start=other")
     page.get_by_label("Name", exact=True).fill("own")
     page.get_by_label("Command", exact=True).fill(START)
+    page.get_by_text("Advanced").click()
     environment = "SORT_KEY=created_at\nTENANT=acme-incorporated"
     page.get_by_label("Environment variables").fill(environment)
     page.get_by_role("button", name="Add").click()
@@ -318,6 +330,141 @@ def test_a_person_decides_which_values_are_secrets(
     assert env == {"SORT_KEY": "created_at", "TENANT": "${secret:own-tenant}"}
     stored = tmp_path / ".local" / "share" / "ideabridge" / "secrets.json"
     assert "acme-incorporated" in stored.read_text(encoding="utf-8")
+
+
+# -- choosing a known server ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("known", KNOWN_SERVERS, ids=lambda known: known.name)
+def test_each_known_server_fills_the_form_with_an_entry_that_can_be_used(
+    known: KnownServer, site: str, file: Path, tmp_path: Path
+) -> None:
+    with client(site) as http:
+        chosen = http.get("/ui/servers/add").text
+        link = f'href="/ui/servers/add?start={known.name}"'
+        assert link in chosen
+        assert known.offers in chosen
+        shown = http.get(f"/ui/servers/add?start={known.name}").text
+        assert f"Published by {known.publisher}." in shown
+        fields = dict(known.form().fields)
+        start = fields.get("command", fields.get("address", ""))
+        assert start in shown
+        if not known.folder:
+            # Nothing is written yet, and these would be downloaded or connected to.
+            assert file.read_text(encoding="utf-8") == COMMENTED
+            return
+
+        checked = add(http, **fields, folder=str(tmp_path))
+        assert f"{start} {tmp_path}" in without_breaks(checked.text)
+        assert file.read_text(encoding="utf-8") == COMMENTED
+
+
+@pytest.mark.parametrize("known", KNOWN_SERVERS, ids=lambda known: known.name)
+def test_the_entry_of_each_known_server_is_valid(known: KnownServer, tmp_path: Path) -> None:
+    form = known.form()
+    entry: dict[str, Any] = {"url": form.get("address")}
+    if known.command:
+        entry = {"command": known.command[0], "args": [*known.command[1:], str(tmp_path)]}
+    path = tmp_path / "ideabridge.json"
+    path.write_text(json.dumps({"mcpServers": {known.name: entry}}), encoding="utf-8")
+    configured = load_configuration(path).modules[known.name]
+    assert configured.command == (known.command[0] if known.command else None)
+    assert bool(known.command) != bool(known.address)
+
+
+@needs("@modelcontextprotocol/server-filesystem")
+def test_a_person_adds_a_server_for_a_folder_without_knowing_its_command(
+    tmp_path: Path, page: Page, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A program `npx` that starts the installed server, so that nothing is downloaded.
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    node, script = program("mcp-server-filesystem")
+    npx = programs / "npx"
+    npx.write_text(f'#!/bin/sh\nshift 2\nexec {node} {script} "$@"\n', encoding="utf-8")
+    npx.chmod(0o700)
+    folder = tmp_path / "my papers"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    with served(tmp_path) as site:
+        page.goto(link_to(site))
+        page.goto(f"{site}servers/add")
+        page.get_by_role("link", name="Files in a folder").click()
+        expect(page.get_by_label("Name", exact=True)).to_have_value("filesystem")
+        question = page.get_by_label("Which folder?")
+        for wrong, why in (("papers", "the whole path"), (f"{folder}/none", "no such folder")):
+            question.fill(wrong)
+            page.get_by_role("button", name="Continue").click()
+            expect(page.get_by_role("alert")).to_contain_text(why)
+            expect(question).to_have_value(wrong)
+
+        question.fill(str(folder))
+        page.get_by_role("button", name="Continue").click()
+        command = f"npx -y @modelcontextprotocol/server-filesystem '{folder}'"
+        expect(page.get_by_role("main")).to_contain_text(f"It starts with {command}")
+        assert file.read_text(encoding="utf-8") == COMMENTED
+        page.get_by_role("button", name="Add").click()
+        expect(page.locator("#state")).to_contain_text("up")
+        tools = page.get_by_role("table", name="Tools of filesystem")
+        expect(tools).to_contain_text("list_directory")
+        args = ["-y", "@modelcontextprotocol/server-filesystem", str(folder)]
+        assert servers_in(file)["filesystem"] == {"command": "npx", "args": args}
+        page.goto(f"{site}modules")
+        page.get_by_role("button", name="Undo").click()
+        expect(page.get_by_role("link", name="filesystem", exact=True)).to_have_count(0)
+        assert file.read_text(encoding="utf-8") == COMMENTED
+
+
+def test_a_choice_names_what_has_to_be_installed(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    needed = {known.name: known.needs for known in KNOWN_SERVERS}
+    assert needed["filesystem"] == "Node.js"
+    assert needed["git"] == "uv"
+    assert needed["notion"] == ""
+    for name in ("npx", "uvx"):
+        (programs / name).write_text("", encoding="utf-8")
+        (programs / name).chmod(0o700)
+    assert not any(known.needs for known in KNOWN_SERVERS)
+
+
+def test_servers_of_an_assistant_are_the_first_choice(
+    page: Page, tmp_path: Path, site: str, file: Path
+) -> None:
+    cursor = tmp_path / ".cursor" / "mcp.json"
+    cursor.parent.mkdir()
+    entries = {"one": {"command": "one"}, "two": {"command": "two"}}
+    cursor.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
+    page.goto(f"{site}servers/add")
+    choice = page.get_by_role("main").get_by_role("listitem").first
+    expect(choice).to_contain_text("Import from Cursor")
+    expect(choice).to_contain_text("It already has 2 servers.")
+    choice.get_by_role("link").click()
+    page.get_by_role("button", name="Import 2 servers").click()
+    page.goto(f"{site}servers/add")
+    expect(page.get_by_text("Import from Cursor")).to_have_count(0)
+
+
+def test_an_admin_chooses_among_addresses_alone(tmp_path: Path, file: Path) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.users.add("ada", "admin")
+        token = store.users.add_token("ada")[1]
+    with served(tmp_path) as url, stranger(url) as ada:
+        assert "mcp-server-fetch" not in ada.get("/ui/servers/add?start=fetch").text
+        ada.post("/ui/sign-in", data={"token": token})
+        chosen = ada.get("/ui/servers/add").text
+        assert "start=notion" in chosen
+        assert "start=filesystem" not in chosen
+        assert "mcp-server-fetch" not in ada.get("/ui/servers/add?start=fetch").text
+        for folder in (str(tmp_path), str(tmp_path / "none")):
+            fields = {"start": "filesystem", "name": "x", "command": "npx", "folder": folder}
+            answer = add(ada, **fields).text
+            assert "the owner" in answer
+            assert "no such folder" not in answer
+    assert file.read_text(encoding="utf-8") == COMMENTED
 
 
 # -- changing --------------------------------------------------------------------------------------
@@ -532,7 +679,7 @@ def test_servers_of_an_assistant_are_ticked_and_copied(
     expect(page.locator("#main")).to_contain_text("From Cursor")
     offers = page.get_by_role("list", name="Servers of Cursor")
     own_offer = offers.get_by_role("listitem").filter(has_text="own_server.py")
-    expect(own_offer).to_contain_text("Its secret moves to your keyring.")
+    expect(own_offer).to_contain_text("Its password is stored in your computer's keyring.")
     expect(page.get_by_role("button", name="Import 2 servers")).to_be_visible()
     assert TOKEN not in page.content()
     page.get_by_label("Import other").uncheck()

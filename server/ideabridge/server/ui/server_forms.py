@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ from ideabridge.server.hosts.entries import (
     started_by,
     switched,
 )
-from ideabridge.server.hosts.host import HostEnvironment
+from ideabridge.server.hosts.host import HostEnvironment, HostFileError
 from ideabridge.server.hosts.importing import ServerImport, destinations, plan_import
 from ideabridge.server.hosts.table import HOSTS, Host, find_host, host_title
 from ideabridge.server.ui.access import (
@@ -80,6 +81,7 @@ from ideabridge.server.ui.access import (
     visitor_of,
 )
 from ideabridge.server.ui.connecting import ClientEntries
+from ideabridge.server.ui.known_servers import KNOWN_SERVERS, folder_of, known_server
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.typed_server import (
     LABELS,
@@ -309,8 +311,8 @@ class ServerForms:
     # -- adding ------------------------------------------------------------------------------------
 
     async def show_add(self, request: Request) -> Response:
-        """Show the form for a new server. The form names a file on this machine, so not every
-        visitor is allowed to see it.
+        """Show the servers to choose from or, after a choice, the form for a new server. The form
+        names a file on this machine, so not every visitor is allowed to see it.
         """
         visitor = visitor_of(request)
         expect_manager(visitor)
@@ -318,7 +320,44 @@ class ServerForms:
             raise NoSessionError(
                 "servers can be added only in a session; see above how to begin one"
             )
-        return self._add_form(request, FormFields([("kind", "command")]))
+        can_add = file_to_change(self._bridge.configuration) is not None
+        if can_add and "start" not in request.query_params:
+            return await self._choice(request)
+
+        known = known_server(request.query_params.get("start", ""))
+        if known is None or (known.command and not visitor.is_owner):
+            return self._add_form(request, FormFields([("kind", "command")]))
+        return self._add_form(request, known.form())
+
+    async def _choice(self, request: Request) -> Response:
+        """Show the assistants whose servers can be imported, and the known servers. Only the owner
+        can import servers or add a command.
+        """
+        visitor = visitor_of(request)
+        importable: list[tuple[Host, int]] = []
+        if visitor.is_owner:
+            importable = await anyio.to_thread.run_sync(self._importable)
+        return self._site.page(
+            request,
+            "server_choice.html",
+            importable=importable,
+            programs=[known for known in KNOWN_SERVERS if known.command and visitor.is_owner],
+            services=[known for known in KNOWN_SERVERS if known.address],
+        )
+
+    def _importable(self) -> list[tuple[Host, int]]:
+        """Return the hosts that have servers which are not here yet, with the number of these."""
+        counts: list[tuple[Host, int]] = []
+        for host in hosts_with_files(self._bridge.configuration):
+            try:
+                adoptions = self._plan(host, ()).adoptions
+            except (HostFileError, NoServersFileError):
+                # The page that imports says what is wrong. Other servers can be chosen here.
+                continue
+            new = [one for one in adoptions if one.verdict == "new" and self._may_take(one)]
+            if new:
+                counts.append((host, len(new)))
+        return counts
 
     def _add_form(
         self, request: Request, form: FormFields, refusal: FormRefusal | None = None
@@ -338,6 +377,7 @@ class ServerForms:
             settings=new_settings(),
             refusal=refusal,
             file=None if file is None else str(file),
+            known=known_server(form.get("start")),
         )
 
     def _keep_refused(self, request: Request, form: FormFields, refusal: FormRefusal | None) -> str:
@@ -365,13 +405,28 @@ class ServerForms:
         visitor = visitor_of(request)
         expect_manager(visitor)
         try:
-            typed = self._typed(name, form, visitor)
+            completed = await anyio.to_thread.run_sync(self._completed, form, visitor)
+            typed = self._typed(name, completed, visitor)
             planned = await anyio.to_thread.run_sync(self._planned, name, typed, None)
-            if _values_of(planned, typed):
+            # A command that the form did not show as a whole is shown before it is written.
+            if completed is not form or _values_of(planned, typed):
                 return self._to_check(request, name, typed, None)
             return await self._write(request, name, typed, None, {})
         except IdeabridgeError as error:
             return self._add_form(request, form, self._refusal(name, error))
+
+    @staticmethod
+    def _completed(form: FormFields, visitor: Visitor) -> FormFields:
+        """Return a form with the folder at the end of its command, if it belongs to a known server
+        that needs one. Only the owner learns which folders this computer has.
+        """
+        known = known_server(form.get("start"))
+        if known is None or not known.folder:
+            return form
+        expect_owner(visitor)
+        command = f"{form.get('command')} {shlex.quote(folder_of(form))}"
+        others = [(name, text) for name, text in form.fields if name != "command"]
+        return FormFields([*others, ("command", command)])
 
     @staticmethod
     def _typed(name: str, form: FormFields, visitor: Visitor) -> JSONObject:
