@@ -64,7 +64,7 @@ TOLD: dict[str, Callable[[Any], Awaitable[object]]] = {
     "output: expected a type, such as int or a pydantic model, found dict; pass a JSON Schema": lambda bridge: (
         bridge.solve("t", output={"type": "string"})
     ),
-    "output: expected a type here or a JSON Schema in output_schema, found both": lambda bridge: (
+    "output: expected either a type here or a JSON Schema in output_schema, found both": lambda bridge: (
         bridge.solve("t", output=int, output_schema={"type": "integer"})
     ),
     "tools: expected a list of names or patterns, found 'git'; write ['git']": lambda bridge: (
@@ -80,8 +80,8 @@ TOLD: dict[str, Callable[[Any], Awaitable[object]]] = {
     "plan: expected a Plan, or {\"calls\": [...]}, found '{}'; json.loads reads": lambda bridge: (
         bridge.run_plan("{}")
     ),
-    "plan: expected a plan, or its calls; found neither": lambda bridge: bridge.run_plan(),
-    "plan: expected a plan, or its calls, instances and output; found both": lambda bridge: (
+    "plan: expected either a plan or its calls, found neither": lambda bridge: bridge.run_plan(),
+    "plan: expected either a plan or its parts (calls, instances and output), found both": lambda bridge: (
         bridge.run_plan({"calls": []}, calls=[])
     ),
     "calls: expected a list of objects, found dict; put it into a list": lambda bridge: (

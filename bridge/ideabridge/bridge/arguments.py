@@ -210,7 +210,7 @@ def read_given_plan(
     document = read_object("input", input)
     if plan is None:
         if calls is None:
-            raise ArgumentError("plan: expected a plan, or its calls; found neither")
+            raise ArgumentError("plan: expected either a plan or its calls, found neither")
         parts: dict[str, Any] = {"calls": read_objects("calls", calls)}
         parts |= {
             "input": document,
@@ -220,7 +220,9 @@ def read_given_plan(
         return read_plan(parts)
 
     if calls is not None or instances is not None or output is not None:
-        raise ArgumentError("plan: expected a plan, or its calls, instances and output; found both")
+        raise ArgumentError(
+            "plan: expected either a plan or its parts (calls, instances and output), found both"
+        )
 
     if not isinstance(plan, Plan):
         if not isinstance(plan, Mapping) and not _is_sequence(plan):

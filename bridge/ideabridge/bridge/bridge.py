@@ -839,7 +839,7 @@ class Bridge:
             NeedsPersonError: others would see the words of a mind, and `by` is not a person.
             ModulesAwayError: a module that the plan calls is not up.
             UnknownUserError: `to` names a user that does not exist.
-            UnknownIdeaError, UnknownRunError: `ref` names no idea and no run of this caller.
+            UnknownIdeaError, UnknownRunError: `ref` matches no idea or run of this caller.
             SecretGivenError: the name or the description contains a secret from the configuration.
             ArgumentError: `ref`, `name`, `parameters` or `choices` has the wrong type.
             PublicationNameError: see `Publisher.check_free`.
@@ -877,7 +877,7 @@ class Bridge:
             caller: the owner of the runs.
 
         Raises:
-            UnknownIdeaError, UnknownRunError: one of `refs` names no idea or run of this caller.
+            UnknownIdeaError, UnknownRunError: one of `refs` matches no idea or run of this caller.
             PublicationError: `refs` is empty, or a run has not ended.
         """
         if not refs:
@@ -906,7 +906,7 @@ class Bridge:
 
         Raises:
             PublicationError: the run cannot become a plan, or a decision does not fit the plan.
-            UnknownIdeaError, UnknownRunError: `ref` names no idea and no run of this caller.
+            UnknownIdeaError, UnknownRunError: `ref` matches no idea or run of this caller.
         """
         check_text("ref", ref)
         chosen = read_object("choices", choices)
@@ -1333,7 +1333,7 @@ class Bridge:
         caller's first Solution.
 
         Args:
-            task: the task in words, or None if the context says what to do.
+            task: the task in plain language, or None if the context says what to do.
             input: the value of `†input`.
             output: the type of the output, as in `Run.result`. Its JSON Schema becomes the output
                 schema.
@@ -1369,7 +1369,7 @@ class Bridge:
         check_type("output", output)
         if output is not None and output_schema is not None:
             raise ArgumentError(
-                "output: expected a type here or a JSON Schema in output_schema, found both"
+                "output: expected either a type here or a JSON Schema in output_schema, found both"
             )
 
         if output is None:
@@ -1382,7 +1382,7 @@ class Bridge:
         given = read_messages("context", context)
         if task is None and not given:
             raise ArgumentError(
-                "task: expected a task, or a context that says what to do; found neither"
+                "task: expected either a task or a context that says what to do, found neither"
             )
 
         messages: list[JSON] = [*given]
@@ -1721,7 +1721,7 @@ class Bridge:
         return await self._open_runs.resume_when_left(run_id, caller)
 
     async def cancel(self, run_id: str, reason: str, *, caller: Viewer = LOCAL) -> Run:
-        """End a run, no matter which process drives it. `Control.cancel` lists the errors."""
+        """End a run, whichever process drives it. `Control.cancel` lists the errors."""
         check_text("run_id", run_id)
         return await self._open_runs.control.cancel(run_id, caller, reason)
 

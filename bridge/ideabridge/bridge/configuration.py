@@ -1840,7 +1840,7 @@ def fingerprint(configuration: Configuration) -> str:
 
     The fingerprint covers the modules (see `module_fingerprint`), the tool files, approval, order
     and limits. It also covers the folder if a program or a tool file runs in it. A run continues
-    under a different fingerprint only if the tools that it has yet to call are unchanged; see
+    under a different fingerprint only if the tools that its remaining calls use are unchanged; see
     `Binding`.
     """
     modules: JSONObject = {

@@ -903,9 +903,7 @@ def _is_scheme(value: str) -> bool:
 
 
 def _read_names(text: str) -> frozenset[str] | None:
-    """Return the names that occur more than once in a text, or None if the text might read any
-    variable.
-    """
+    """Return the names that occur more than once in `text`, or None if it can read any variable."""
     if _READS_ANY.search(text):
         return None
     return frozenset(name for name, count in Counter(_NAME.findall(text)).items() if count > 1)

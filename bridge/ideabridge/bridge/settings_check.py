@@ -289,9 +289,7 @@ _NUMBER: Final = re.compile(r"\d{1,15}(\.\d{1,9})?")
 
 
 def _converted(kind: str, value: JSON) -> JSON:
-    """Return the only value of the expected type that the author can have meant. Return None if
-    there is no such value.
-    """
+    """Return the only value of the expected type that can have been meant, or None."""
     if kind == "bool_type" and isinstance(value, str):
         return {"true": True, "false": False}.get(value.lower())
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
@@ -309,7 +307,7 @@ def _converted(kind: str, value: JSON) -> JSON:
 
 
 def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel]:
-    """Return the model of the object at `path` below an object that has the model `model`."""
+    """Return the model of the object at `path` within an object of the model `model`."""
     annotation: Any = model
     for key in path:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -326,7 +324,7 @@ def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseMod
 
 
 def _annotation_of(model: type[BaseModel], key: str) -> Any:
-    """Return the type of a key's value in an object that has the model `model`."""
+    """Return the type of a key's value in an object of the model `model`."""
     for name, member in model.model_fields.items():
         if key in (name, member.alias):
             return member.annotation
@@ -347,5 +345,5 @@ def _problem(error: ErrorDetails) -> str:
         )
 
     if kind == "string_pattern_mismatch":
-        return "a text must not contain a NUL character"
+        return "text must not contain a NUL character"
     return re.sub(r"^(Value error, |(Input|String) (?=should))", "", error["msg"])

@@ -188,8 +188,9 @@ def rule_id(owner: str, workspace: str, tool: StandingTool, server: str) -> str:
 
 
 def workspace_of(configuration: Configuration) -> str:
-    """Return the workspace of a configuration: the real path of the project folder, or "" if there
-    is no project. A folder that contains the home folder is not a project.
+    """Return the workspace of a configuration: the real path of its project folder, or "".
+
+    A folder that contains the home folder is not a project.
     """
     folder = os.path.realpath(configuration.project)
     # The name of a folder need not be valid UTF-8.
@@ -199,8 +200,7 @@ def workspace_of(configuration: Configuration) -> str:
 
 
 def servers_of(configuration: Configuration) -> dict[str, str]:
-    """Return the values to which rules are bound in addition to the tool's definition, keyed by
-    module.
+    """Return what rules are bound to besides the tool's definition, keyed by module.
 
     The value of a module identifies the way in which the module starts. The value under the key ""
     identifies the content of the tool files.
@@ -384,8 +384,9 @@ class _RuleFile:
         return last.rules
 
     def change(self, change: _Change, seconds: float = LOCK_SECONDS) -> Mapping[str, StandingRule]:
-        """Replace the rules with `change(rules)`, while no other process changes them. Return the
-        former rules. `seconds` is the time to wait for another process.
+        """Replace the rules with `change(rules)` under a lock, and return the former rules.
+
+        `seconds` is the maximum time to wait for another process.
 
         Raises:
             StandingRuleError: the file cannot be used or written.
@@ -526,7 +527,7 @@ class StandingRules:
         return rule
 
     def rule_for(self, caller: str, tool: StandingTool, by: Decider) -> StandingRule:
-        """Return a rule with which a person always allows a tool. The rule is not stored.
+        """Return a new rule by which a person always allows a tool. The rule is not stored yet.
 
         Raises:
             StandingRuleError: the tool's server is not in this configuration, or the rules cannot
@@ -542,7 +543,7 @@ class StandingRules:
         return rule
 
     def is_bound(self, tool: StandingTool, bound: JSONObject | None) -> bool:
-        """Return whether a run is bound to the way a tool's server starts in this process.
+        """Return whether a tool's server starts here in the way that a run is bound to.
 
         Args:
             tool: the tool of one of the run's calls.
@@ -650,8 +651,7 @@ def _named(caller: str) -> str:
 
 
 def _with_rule(rules: Mapping[str, StandingRule], rule: StandingRule) -> Mapping[str, StandingRule]:
-    """Return the rules together with a new rule, which replaces any outdated rule for the same
-    tool.
+    """Return the rules plus a new one, which replaces any outdated rule for the same tool.
 
     Raises:
         StandingRuleError: there are too many rules, or the new rule could not be read back.
@@ -686,8 +686,9 @@ def own_rules() -> list[StandingRule]:
 
 
 def allow_always(tool: Tool, configuration: Configuration, by: Decider) -> StandingRule:
-    """Store that this machine's user always allows a tool in a configuration's workspace. Only a
-    command that has asked the person at the terminal is allowed to call this.
+    """Always allow a tool in a configuration's workspace, on behalf of this machine's user.
+
+    Only a command that has asked the person at the terminal may call this.
 
     Args:
         tool: the tool as its server lists it now, or a Python tool.

@@ -41,7 +41,7 @@ digest, two lines that differ only in the hidden part are still different.
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The lines of a project file and of the files that it names, with secrets masked. `shown_line`
-    returns a line as a person reads it.
+    returns a line in readable form.
 
     Attributes:
         digests: the digests of all covered files, keyed by path.
@@ -80,7 +80,7 @@ class Snapshot:
 
 
 def shown_line(line: str) -> str:
-    """Return a line of a snapshot as a person reads it."""
+    """Return a line of a snapshot in readable form."""
     return line.partition(_TAG)[0]
 
 

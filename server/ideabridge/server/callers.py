@@ -127,7 +127,8 @@ class Credentials:
         store: the store that contains the users. Every request reads it, so that a revoked token
             becomes invalid immediately in every process.
         token: the token in IDEABRIDGE_TOKEN or the token of the user's service, or None.
-        caller: the caller that this token identifies, or None if the token is a caller of its own.
+        caller: the caller that this token identifies, or None for the token's own caller
+            (`token_caller`).
         provider: the identity provider, or None.
         profile: the profile to which all requests are restricted, or None.
     """

@@ -44,7 +44,7 @@ _MOST_TOOL_BYTES: Final = MAX_RESULT // 3
 _TO_SECONDS: Final = len("2026-11-29T12:00:00")
 _LONGEST_REASON: Final = 600
 """Maximum length, in characters, of the reason why a server is not up. Some reasons end with a
-command that helps."""
+helpful command."""
 
 
 class UnknownFilterError(IdeabridgeError):
@@ -115,7 +115,7 @@ class Finding:
         return self._search_answer(entries, tool_lines, count, names, module, offer)
 
     def _search_in(self, offer: Offer) -> ToolSearch:
-        """Return the index of the tools in an offer. Each profile has an index of its own."""
+        """Return the index of the tools in an offer. Each profile has a separate index."""
         name = "" if offer.profile is None else offer.profile.name
         return self._searches.setdefault(name, ToolSearch())
 
@@ -255,8 +255,10 @@ class Finding:
     def _describe(
         self, hit: Tool | Publication, searched_names: set[str], caller: str, search: ToolSearch
     ) -> tuple[JSONObject, str]:
-        """Describe a tool or a published idea, as JSON and as text: in full if one of the questions
-        is exactly its name, otherwise by its signature and the first line of its description.
+        """Describe a tool or a published idea as JSON and as text.
+
+        The description is complete if one of the questions is exactly its name. Otherwise, it has
+        the signature and the first line of the description.
         """
         observed: JSONObject | None = None
         looks_like: str | None = None
@@ -439,8 +441,9 @@ class Finding:
         return messages
 
     def _calls(self, stored: StoredIdea, caller: str) -> list[JSON]:
-        """Return the calls of the earlier steps of the idea's run, as far as the caller is allowed
-        to see them, followed by the idea's own calls.
+        """Return the calls of the run's earlier steps, followed by the idea's own calls.
+
+        Each step is read as `Ideas.get` shows it to the caller.
         """
         ideas = self._bridge.store.ideas
         meta = stored.meta
@@ -473,7 +476,7 @@ def _explanations(tools: Sequence[JSONObject]) -> list[str]:
         )
 
     if any(f"{JSON_TEXT}[" in str(tool["signature"]) for tool in tools):
-        lines.append(f"{JSON_TEXT}[T]: a text that contains a T as JSON")
+        lines.append(f"{JSON_TEXT}[T]: a string that contains a T as JSON")
 
     if any("looks_like" in tool for tool in tools):
         lines.append(

@@ -288,7 +288,7 @@ class Offerings:
             reading.is_late = True
 
     async def _read(self, reading: _Reading) -> None:
-        """Read one module's list, no matter how long the reading takes."""
+        """Read one module's list, however long this takes."""
         modules = self._bridge.modules
         name, kind, user = reading.place
         entries: list[JSONObject] | None = None

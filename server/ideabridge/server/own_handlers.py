@@ -366,8 +366,8 @@ class OwnHandlers:
             first=1,
             room=MAX_DIRECT - 2 * len(encode(values)),
             otherwise=(
-                f"the limit is {MAX_DIRECT:,} bytes and {MOST_BLOCKS} blocks; ask only for this, "
-                "or see the page"
+                f"the limit is {MAX_DIRECT:,} bytes and {MOST_BLOCKS} blocks; request only "
+                "this value, or see the page"
             ),
         )
         lines = [f"run {run.id}: {run.status}"]

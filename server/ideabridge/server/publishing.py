@@ -61,7 +61,7 @@ Arguments: TypeAlias = dict[str, Any]
 """Arguments that satisfy the parameters of `publish_idea`."""
 
 _ASKS: Final = "?"
-"""The value of `program` with which a caller asks what a program must do, before writing it."""
+"""The value of `program` that asks what a program must do, before one is written."""
 
 _DECLINES: Final = (False, "false")
 """The values of `program` that decline a program. The list of tools declares a string, because
@@ -218,7 +218,7 @@ class Publishing:
         )
 
     def check_free(self, name: str, caller: str) -> None:
-        """Raise an error if a publication cannot use this name."""
+        """Raise an error if the name is not available for a publication."""
         self._bridge.publisher.check_free(name, caller=caller)
         if self._listed.is_exposed(name):
             raise PlanError(
@@ -320,8 +320,8 @@ class Publishing:
         """
         result, text = self._published(publication)
         if publication.report is not None and program_request is None:
-            # Leave the report out if there is a Request for a program, because that names the open
-            # points itself.
+            # Leave the report out if there is a Request for a program, which names the open points
+            # itself.
             result["report"] = report_text(publication.report)
             text += f"\n{result['report']}"
 
@@ -333,8 +333,8 @@ class Publishing:
         text += f"\ninput: {encode_text(shorten_literal(publication.input_schema))}"
         if program_request is not None:
             instructions = self._program_instructions(program_request, publication.name)
-            # Put the full Request into both, because a host shows either the text or the structured
-            # content.
+            # Put the full Request into the text and the structured content, because a host shows
+            # only one of them.
             result["needs_program"] = {
                 "runs": list[JSON](program_request.runs),
                 "open": [{"kind": point.kind, "at": point.at} for point in program_request.open],
@@ -577,8 +577,9 @@ class Publishing:
     async def _without_program(
         self, publish_request: PublishRequest, version: Publication | None, run: Run, reason: str
     ) -> ToolAnswer:
-        """Answer that the client's model has written no program that the recordings accept. Cancel
-        the run that asks the model if it still waits.
+        """Return the answer if the client's model wrote no program that the recordings accept.
+
+        The run that asks the model is cancelled if it is still waiting.
         """
         if run.status == "needs_solution":
             await run.patiently(lambda: run.cancel("the client's model wrote no program in time"))
@@ -586,7 +587,7 @@ class Publishing:
         return self._noted(self._version_answer(self._version(publish_request, version)), note)
 
     def _version(self, publish_request: PublishRequest, version: Publication | None) -> Publication:
-        """Return the version without a program, which another request might have published."""
+        """Return the version without a program. Another request might have published it."""
         return version or self._bridge.store.publications.named(
             publish_request.name, caller=publish_request.caller
         )
@@ -604,8 +605,10 @@ class Publishing:
     # -- who decides -------------------------------------------------------------------------------
 
     async def _called_run(self, ref: str, calls: list[int] | None, request: ToolRequest) -> str:
-        """Turn a direct-call session, or some calls of a session or run, into a run, and return its
-        id. Return any other `ref` unchanged.
+        """Return the id of the run to publish.
+
+        A direct-call session, or some calls of a session or run, becomes a run first. Any other
+        `ref` is returned unchanged.
         """
         await self._record.written()
         sessions = self._bridge.direct_sessions
@@ -616,8 +619,7 @@ class Publishing:
         return await sessions.part(ref, calls, request.caller)
 
     async def _decider(self, publish_request: PublishRequest, request: ToolRequest) -> Decider:
-        """Return the decider of an assistant's choices. If the client shows forms, this is the
-        person.
+        """Return who decides on an assistant's choices: the person, if the client shows forms.
 
         Raises:
             PublicationError: nobody has accepted the choices. The message says how a person can.

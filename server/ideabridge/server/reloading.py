@@ -63,7 +63,7 @@ class Reloading:
         bridge: the open bridge of the server.
         read: reads the configuration again, in the same way as at the start. This function blocks.
         followed: called after the bridge has switched to another configuration.
-        report: writes a line for the person who runs the server.
+        report: writes a line for the server's operator.
         after: the `Reloading` of a server whose modules this server uses, or None. That server
             reads the files first, so that both agree on which modules they share.
     """
@@ -108,8 +108,10 @@ class Reloading:
         await SourceWatch(self.files, self.look, self._is_due).run()
 
     def _is_due(self) -> bool:
-        """Return whether to read the files although none has changed: when the watch begins, and
-        when tool files that waited for another import can be loaded.
+        """Return whether to read the files although none has changed.
+
+        This is the case when the watch begins, and when tool files that waited for another import
+        can be loaded.
         """
         if not self._has_looked:
             return True
@@ -231,7 +233,7 @@ class Reloading:
             self._report(self._bridge.secrets.mask(f"the change is not stored: {error}"))
 
     def _tell(self, lines: Iterable[str]) -> None:
-        """Report lines, unless the previous report consisted of the same lines."""
+        """Report lines, unless they are the same as in the previous report."""
         messages = tuple(lines)
         if messages == self._reported:
             return
@@ -374,8 +376,9 @@ class Reloading:
 
 
 def _is_withdrawn(untrusted: Untrusted) -> bool:
-    """Return whether a person has withdrawn trust in a project file. If so, nothing from this file
-    stays in force.
+    """Return whether a person has withdrawn trust in a project file.
+
+    If so, nothing from the file stays in force.
     """
     return not (untrusted.was_trusted or untrusted.problems or untrusted.problem)
 
@@ -389,8 +392,9 @@ def _user() -> str:
 
 
 def _broken(error: IdeabridgeError) -> str:
-    """Return a sentence for a model about files that cannot be used. The sentence does not quote
-    the files, which can contain anything.
+    """Return a sentence for a model about files that cannot be used.
+
+    It does not quote the files, because they can contain anything.
     """
     place = str(error).partition(": ")[0]
     return (

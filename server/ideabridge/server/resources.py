@@ -226,9 +226,7 @@ class IdeaPrompts:
     async def list(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        """Return one page of the published ideas whose context has text. Ideas without text are
-        left out.
-        """
+        """Return one page of the published ideas whose context has text."""
 
         def entry_of(publication: Publication) -> types.Prompt | None:
             if not self._words(publication, caller_of(context)):
@@ -301,8 +299,10 @@ def _arguments(publication: Publication) -> list[types.PromptArgument]:
 
 
 def _input(publication: Publication, arguments: dict[str, str]) -> JSONObject:
-    """Read the input from the arguments of a prompt. These arguments are always strings. If a
-    member of the input is not a string, its argument is parsed as JSON.
+    """Read the input from the arguments of a prompt.
+
+    These arguments are always strings, so the argument of a member that is not a string is parsed
+    as JSON.
     """
     takes = read_as(SchemaKeywords, publication.input_schema)
     missing = [name for name in takes.required if name not in arguments]

@@ -309,9 +309,7 @@ class _Counter:
         return self._note(run, f"{named} {how} ({self._settled(run)} of {len(calls)})")
 
     def _named(self, run: Run, progress: Progress) -> str:
-        """Return the label of a call, preceded by the labels of the calls whose rooms contain the
-        call.
-        """
+        """Return the label of a call, preceded by those of the calls in whose rooms it is."""
         names = [label(progress)]
         while run is not self._run and run.parent is not None:
             answered = run.parent.calls()[run.key[0]]
@@ -332,9 +330,7 @@ class _Counter:
 
     @property
     def total(self) -> float | None:
-        """The number of calls that the notifications have counted, or None before the first
-        notification.
-        """
+        """The number of calls counted in notifications, or None before the first notification."""
         return float(self._all_calls) if self._all_calls else None
 
     def _settled(self, run: Run) -> int:
@@ -398,9 +394,7 @@ def state_key(store: Store) -> bytes:
 
 
 def _largest_part(run: Run) -> str:
-    """Return a sentence that describes the largest part of the first open Request, or "" if no
-    Request is open.
-    """
+    """Return a sentence about the largest part of the first open Request, or "" if none is open."""
     for asking in run.open_requests():
         if asking.runner.request is not None:
             return f" Of a request, {asking.runner.request.largest()}."
@@ -456,7 +450,7 @@ class Running:
     def start(
         self, work: Callable[[Unpack[Parts]], Coroutine[Any, Any, None]], *arguments: *Parts
     ) -> None:
-        """Start work that continues after its request has ended. The work must not raise errors."""
+        """Start work that outlives its request. The work must not raise errors."""
         self._group.start_soon(work, *arguments)
 
     async def wait(self, run: Run, seconds: float, request: ToolRequest) -> RunStatus:
@@ -704,7 +698,7 @@ class Running:
         self.publish_when_done(run)
 
     def publish_when_done(self, run: Run) -> None:
-        """Publish a run that has a stored name, once the run has ended."""
+        """Publish a run with a stored name once it has ended."""
         if self._intent(run.id) is None:
             return
         if run.status in ENDED:
@@ -724,7 +718,7 @@ class Running:
             self._save_soon(run)
 
     def publish_left(self) -> None:
-        """Publish the ended runs that another process has left unpublished."""
+        """Publish ended runs that another process left unpublished."""
         for key in self.bridge.store.settings.under(_SAVE_AS):
             run = key.removeprefix(_SAVE_AS)
             if self._intent(run) is not None:
@@ -838,7 +832,7 @@ class Running:
         return saved
 
     def _intent(self, run: str) -> str | None:
-        """Return the name under which a run has yet to be published, or None."""
+        """Return the name under which a run is still to be published, or None."""
         intent = self._stored_intent(run)
         if intent is None or "version" in intent or "error" in intent:
             return None

@@ -121,12 +121,13 @@ class ToolSearch:
         *,
         weak: bool = True,
     ) -> tuple[list[Tool], int]:
-        """Return the best matches, best first, and the total number of matches. A tool whose name
-        is exactly `words` comes first.
+        """Return the best matches, best first, and the total number of matches.
+
+        A tool whose name is exactly `words` comes first.
 
         Args:
             tools: the tools to search.
-            words: any text. Empty text matches every tool, in the order of the list.
+            words: any string. The empty string matches every tool, in the order of the list.
             limit: the maximum number of matches.
             module: the module whose tools are searched, or None for all tools.
             weak: whether to include matches that fit much worse than the best.
@@ -196,7 +197,7 @@ class ToolSearch:
 
 
 def _is_in(tool: Tool, module: str | None) -> bool:
-    """Return whether a tool belongs to a module. Every tool does if the module is None."""
+    """Return whether a tool belongs to a module. Every tool matches if the module is None."""
     return module is None or tool.module == module
 
 
@@ -224,15 +225,13 @@ def _texts(tool: Tool) -> tuple[str, ...]:
 
 
 def _split(text: str) -> list[str]:
-    """Return the words of a text or a name in lower case. `readFile` is two words."""
+    """Split a string into lower-case words. `readFile` is two words."""
     divided = _CAMEL.sub(" ", text)
     return _WORD.findall(divided.lower())
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a question that carry information about a task. If there are no such
-    words, return all words.
-    """
+    """Return the words of a question that carry information about a task, or all words if none do."""
     words = list(dict.fromkeys(_split(text)))
     informative = [word for word in words if word not in _IGNORED]
     if informative:
@@ -241,8 +240,9 @@ def _words(text: str) -> list[str]:
 
 
 def _word_query(word: str) -> str:
-    """Return the query for a word. Unless the word is short, the query also matches longer words
-    that begin with it.
+    """Return the query for a word.
+
+    Unless the word is short, the query also matches longer words that begin with it.
     """
     if len(word) < _PREFIX:
         return f'"{word}"'
@@ -284,7 +284,7 @@ def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> st
     """Return the names that plans use for a tool and its module if these names differ from the ones
     in the signature.
     """
-    # A tool that programs cannot call has no module or function in them, so its names are written.
+    # A tool that programs cannot call has no signature there, so give the names for plans.
     module, function = place or (None, None)
     changed: list[str] = []
     if function != tool.name:

@@ -119,7 +119,7 @@ async def _front(
     manner: _Manner,
     role: Role = "alone",
 ) -> AsyncGenerator[_Served]:
-    """Open the bridge of this process and its server, with the background tasks of both."""
+    """Open this process's bridge and server, and run the background tasks of both."""
     _collect_seldom()
     clean_logs()
     with bounded_log(manner.log_level):
@@ -136,7 +136,7 @@ async def _opened(
     role: Role = "alone",
     beside: _Served | None = None,
 ) -> AsyncGenerator[_Served]:
-    """Open a bridge and its server, with the background tasks of both.
+    """Open a bridge and its server, and run the background tasks of both.
 
     `beside` is a server that is already open in this process. The new server borrows its modules
     and shares its quotas.
@@ -222,8 +222,8 @@ _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_
 def _telemetry(
     bridge: Bridge, direct_calls: DirectCalls | None = None
 ) -> AbstractContextManager[object]:
-    """Return a context manager that sends spans to a collector while it is open, if the environment
-    names a collector.
+    """Return a context manager that sends spans while it is open, if the environment names a
+    collector.
     """
     off = (
         os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
@@ -425,14 +425,15 @@ class WorkspaceSource:
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """The address at which a server over HTTP listens, and the parts that it serves there.
+    """The address and the optional parts of a server over HTTP.
 
     Attributes:
         host: the address to bind to. It must be a loopback address unless requests need a token.
         port: the port; 0 selects a free port.
         token: the bearer token, or None to use the environment variable IDEABRIDGE_TOKEN, if it is
             set.
-        caller: the caller that the token identifies, or None if the token is a caller of its own.
+        caller: the caller that the token identifies, or None for the token's own caller
+            (`token_caller`).
         hosts: additional names of this server that `Host` headers can contain.
         ui: whether to serve the web page at /ui.
         metrics: whether to serve metrics for Prometheus, at /metrics.
@@ -474,7 +475,7 @@ async def serve_http(
 
     Args:
         configuration: the content of `ideabridge.json`.
-        http: the address at which the server listens, and the parts that it serves there.
+        http: the address and the optional parts of the server.
         toolbox: see `serve_stdio`.
         store: see `serve_stdio`.
         on_status: see `serve_stdio`.
@@ -576,7 +577,7 @@ class _Common:
 
 
 def _calls_door(served: _Served, common: _Common, workspaces: Workspaces | None) -> WorkspaceDoor:
-    """Return the door for all requests except those for the page."""
+    """Return the door for all requests except those to the page."""
     from ideabridge.server.transports.gate import TokenDoor
     from ideabridge.server.transports.http import application
     from ideabridge.server.transports.workspace_door import WorkspaceDoor
@@ -697,9 +698,7 @@ def _credentials(
 
 
 def _with_page(commands: Commands, url: str, hosts: tuple[str, ...]) -> Commands:
-    """Return the commands with the address of this server's page, and with a `link` command that
-    names this server.
-    """
+    """Return the commands, with this server's page as the address and as the target of `link`."""
     from ideabridge.server.transports.gate import CALLS, PAGE
     from ideabridge.server.transports.http import reachable
 
@@ -913,7 +912,7 @@ _ended = threading.Event()
 
 
 def _exit_soon() -> None:
-    """Exit after `END_SECONDS`, in case a thread or child process hangs."""
+    """Exit after `END_SECONDS`, in case a thread or a child process hangs."""
     if _ended.is_set():
         return
     _ended.set()

@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServedTool(Protocol):
-    """The part of a served tool that the catalogue needs."""
+    """The interface of a served tool that the catalogue uses."""
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class ExposedTool:
         self.is_hidden = (
             is_for_views_only((tool.wire or {}).get("_meta")) and tool.module != self._views.module
         )
-        """True if only views can call it, and the views of its module are not passed on."""
+        """Whether only views can call the tool, and its module's views are not passed on."""
         tool_as_sent = tool
         if tool.module is not None and tool.wire is not None:
             tool_as_sent = dataclasses.replace(tool, wire=self._views.part(tool.module, tool.wire))
@@ -281,8 +281,9 @@ class ExposedTool:
         return await self._of_run(run, request, entry)
 
     async def _of_run(self, run: Run, request: ToolRequest, entry: Entry) -> ToolAnswer:
-        """Return the result of a call that needs approval: the tool's result once the tool has run,
-        and before that the answer about the run.
+        """Return the result of a call that needs approval.
+
+        This is the tool's result once the tool has run, and the answer about the run until then.
         """
         entry.run = run.id
         status = await self._running.wait_started(run, request)
@@ -450,8 +451,9 @@ def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
 
 
 def _with_text(content: Sequence[JSON], structured: JSON) -> list[JSON]:
-    """Return the content blocks of a result. The structured content of the result is added as text,
-    unless a block already contains it.
+    """Return the content blocks of a result.
+
+    The structured content is added as text, unless a block already contains it.
     """
     text = encode_text(structured)
     blocks = [*content]
@@ -471,7 +473,7 @@ def _is_text(text: JSON, value: str) -> bool:
 
 
 async def _unstructured(value: JSON) -> ToolAnswer:
-    """Return the result of a module's tool that has no output schema: its text and its blocks,
+    """Return the result of a module's tool without an output schema: its text and blocks,
     unchanged.
     """
     if isinstance(value, dict):
@@ -569,8 +571,7 @@ class PublishedTool:
         return self._definition
 
     async def call(self, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
-        """Return the recorded output, run the plan, or solve the task again. `_meta` of the answer
-        says which of these was done.
+        """Return the recorded output, run the plan, or solve the task again. `_meta` says which.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the input schema.
@@ -664,8 +665,10 @@ class PublishedTool:
 
 
 def published_description(publication: Publication) -> str:
-    """Return the description for models. It names the user who published the tool. For a recorded
-    answer, it includes the input; for a plan, it says what the runs leave open.
+    """Return the description for models.
+
+    It names the user who published the tool. For a recorded answer, it includes the input; for a
+    plan, it says what the runs leave open.
     """
     sharer = None if publication.owner is None else user_of(publication.owner)
     whose = "" if sharer is None else f" (Published by the user {sharer}.)"

@@ -183,8 +183,9 @@ class Front:
         self._bridge.modules.end_session(session)
 
     def close(self) -> None:
-        """End the requests that listen for changes, because the process is about to end. Runs stay
-        as they are, even if their clients disconnect now.
+        """End the requests that listen for changes, because the process is about to end.
+
+        Runs stay as they are, even if their clients disconnect now.
         """
         self.running.closing = True
         self.announcements.close()
@@ -291,9 +292,7 @@ class Front:
         return "\n\n".join(parts)
 
     def _behind(self, caller: str) -> str:
-        """Return a sentence that describes the servers and tools that a caller reaches through this
-        server.
-        """
+        """Return a sentence about the servers and tools that a caller can reach here."""
         offer = self._bridge.offer.to(caller)
         has_servers = any(
             not module.disabled and offer.has_server(name)
@@ -321,8 +320,10 @@ class Front:
         )
 
     async def _guard(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Middleware for all requests: it counts them, records why requests are cancelled, explains
-        arguments that are not an object, and keeps internal details out of error messages.
+        """Middleware for all requests.
+
+        It counts requests, records why they are cancelled, explains arguments that are not an
+        object, and keeps internal details out of error messages.
         """
         if ctx.method == CANCELLED:
             self.running.cancellations.note(ctx)
@@ -541,8 +542,9 @@ class Front:
             return await tool.call(arguments, request)
 
     def _naming_unused_files(self, context: Context, name: str, result: ToolAnswer) -> ToolAnswer:
-        """Return the answer from an own tool. The first answer about a run that a client gets names
-        the configured files that are not used.
+        """Return the answer from an own tool.
+
+        A client's first answer about a run also names the configured files that are not used.
         """
         unused = tuple(self._bridge.configuration.unused_files)
         client = client_key(context)
@@ -564,8 +566,9 @@ class Front:
         return noted
 
     def _expect_place(self, request: ToolRequest) -> None:
-        """Refuse to start a run for a caller that has too many active runs. A resumed request is
-        not refused, because its run already exists.
+        """Refuse to start a run for a caller with too many active runs.
+
+        A resumed request is not refused, because its run already exists.
         """
         if request.resumed is not None:
             count = 0
@@ -579,7 +582,7 @@ class Front:
 
 
 _MOST_TOLD: Final = 1000
-"""Maximum number of clients that are remembered as having been told which files are not used."""
+"""Maximum number of clients for which the server remembers the unused files it has reported."""
 
 
 def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> bool:
@@ -588,8 +591,9 @@ def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> b
 
 
 def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
-    """Return the answer from an own tool, without its structured content if the host would show the
-    structured content instead of the images.
+    """Return the answer from an own tool.
+
+    The structured content is left out if the host would show it instead of the images.
     """
     client = context.session.client_params
     if len(result["content"]) == 1 or client is None or not _is_one_of(client, STRUCTURED_HOSTS):

@@ -58,13 +58,14 @@ def has_token() -> bool:
 
 
 def new_token() -> str:
-    """Return a token that nobody can guess, and that is not stored yet."""
+    """Return a new, unguessable token. It is not stored yet."""
     return secrets.token_urlsafe(32)
 
 
 def create_token(token: str | None = None) -> str:
-    """Create the token of the service unless there is one, and return a phrase that tells users
-    where it is stored. This function blocks.
+    """Create the service's token unless there is one. This function blocks.
+
+    Return a phrase that tells users where the token is stored.
 
     Args:
         token: the token, or None for a new one.
@@ -164,7 +165,7 @@ class UserService:
 
     @property
     def url(self) -> str:
-        """The address at which the installed service can be reached.
+        """The URL of the installed service.
 
         Raises:
             ServiceError: the service is not installed, or its file is not what `install` wrote.
@@ -298,7 +299,7 @@ def _quoted(text: str) -> str:
 
 
 def _quoted_word(text: str) -> str:
-    """Return a word of a command line in a unit file, where `$` begins a variable."""
+    """Quote a word of a command line for a unit file, where `$` begins a variable."""
     return _quoted(text).replace("$", "$$")
 
 

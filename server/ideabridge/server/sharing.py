@@ -57,8 +57,9 @@ class Sharing:
         self._waiting = record.waiting
 
     async def find(self, publish_request: PublishRequest, written: ProgramAnswer) -> Run | None:
-        """Return the question about a program if a person has already been asked, even if the
-        person has refused. Otherwise, return None.
+        """Return the question about a program, or None if nobody has been asked.
+
+        A question that the person refused is returned, too.
         """
         return await self._waiting.find(
             publish_request.digest_with(written.to_json()), publish_request.caller, refused=True
@@ -79,8 +80,8 @@ class Sharing:
         )
 
     async def decided(self, question: Run, request: ToolRequest, seconds: float) -> Decider | None:
-        """Wait at most `seconds` for a person to accept the question. Return this person, or None
-        if nobody has answered yet.
+        """Wait at most `seconds` for a person to accept. Return the person, or None if nobody has
+        answered yet.
 
         Raises:
             InputRequired: the person is asked in a form, and the client repeats the request.
@@ -107,7 +108,7 @@ class Sharing:
         return decision.by
 
     async def forget(self, question: Run) -> None:
-        """Forget the question about a program that was published or refused, so that the same call
+        """Forget the question about a program that was published or refused. The same call then
         asks again.
         """
         await self._waiting.give(question)
@@ -163,7 +164,7 @@ class Sharing:
 
 
 async def _decision_on(question: Run) -> PlanDecided | None:
-    """Return the decision on the plan of an ended run, or None if the run ended without one."""
+    """Return the decision on the plan of an ended run, or None if there was no decision."""
     async for event in question.events():
         if isinstance(event, PlanDecided):
             return event

@@ -1,8 +1,8 @@
 """SourceWatch: detects when files change, appear or disappear.
 
 It watches the folders of the files, because most programs replace a file instead of writing into
-it. If a folder does not exist, it watches the nearest existing folder above. A change is reported
-when the files have not changed for `SETTLED_MS`, or after `LONGEST_MS` of constant changes.
+it. If a folder does not exist, its nearest existing parent is watched. A change is reported when
+the files have not changed for `SETTLED_MS`, or after `LONGEST_MS` of constant changes.
 
 Not every file system reports changes: network drives and some containers do not, and a system can
 run out of watches. Therefore the files are also checked every `LOOK_MS`.
@@ -28,13 +28,13 @@ LONGEST_MS: Final = 1200
 LOOK_MS: Final = 2000
 
 FileState: TypeAlias = tuple[int, int, int] | None
-"""The time of a file's last change in nanoseconds, the file's size in bytes, and its inode number;
-None if the file does not exist.
+"""A file's modification time in nanoseconds, size in bytes, and inode number; None if it does not
+exist.
 """
 
 
 def state_of(file: Path) -> FileState:
-    """Return a value that changes whenever a file's content does, without reading the file."""
+    """Return a value that changes whenever a file's content changes. The file is not read."""
     try:
         about = file.stat()
     except (OSError, ValueError):

@@ -34,7 +34,7 @@ class WorkspaceError(IdeabridgeError):
 
 
 class UnknownWorkspaceError(WorkspaceError):
-    """No folder is registered under a name, or the folder does not exist any more."""
+    """No folder is registered under a name, or the folder no longer exists."""
 
 
 def workspaces_file() -> Path:
@@ -81,8 +81,8 @@ def workspace_folder(name: str) -> Path:
     """Return the folder that is registered under a name.
 
     Raises:
-        UnknownWorkspaceError: no folder is registered under this name, or the registered path is
-            not a folder any more.
+        UnknownWorkspaceError: no folder is registered under this name, or the registered path is no
+            longer a folder.
         WorkspaceError: see `registered_workspaces`.
     """
     workspaces = registered_workspaces()
@@ -142,7 +142,7 @@ def forget_workspace(name: str) -> None:
 
 
 def _free_name(folder: Path, present: Mapping[str, Path]) -> str:
-    """Return a name for a folder that no other folder has."""
+    """Return an unused name for a folder."""
     plain = _NOT_IN_NAME.sub("-", folder.name.lower()).strip("-_")[:_LONGEST_NAME] or "workspace"
     name = plain
     number = 1

@@ -1,5 +1,4 @@
-"""Changed tools: shows the tools of a server as the user wants them: with different names and
-descriptions, and with defaults for parameters.
+"""Changed tools: shows a server's tools with the user's own names, descriptions and defaults.
 
 A changed tool is a view. The author of a call sees it, but the call itself goes to the tool that
 the server lists, with the defaults filled in. Approvals, journals, rules and digests therefore
@@ -48,8 +47,7 @@ class ToolChange:
 
 
 def fitting_change(tool: Tool, change: ToolChange) -> tuple[ToolChange, list[str]]:
-    """Return the parts of a change that fit a tool, and a sentence for each part that does not
-    fit.
+    """Return the parts of a change that fit a tool, and a sentence for each part that does not.
 
     A default is left out if the tool has no such parameter, if the parameter's schema refuses it,
     or if it names an environment variable. A parameter is not hidden if the tool has no such
@@ -92,10 +90,9 @@ def _unknown_parameter(name: str, names: ParameterNames) -> str | None:
 
 
 def _named_variable(value: JSON) -> str | None:
-    """Return the reason why a default that contains `${VAR}` cannot be used, or None if it contains
-    no such text.
+    """Return why a default with `${VAR}` in it cannot be used, or None if it has no `${VAR}`.
 
-    The text would be sent unchanged, which is almost never intended.
+    It would be sent unchanged, which is almost never intended.
     """
     match = next(filter(None, map(_VARIABLE.search, strings_in(value))), None)
     if match is None:
@@ -107,9 +104,7 @@ def _named_variable(value: JSON) -> str | None:
 
 
 def _refused_default(tool: Tool, name: str, value: JSON) -> str | None:
-    """Return the reason why the schema of a parameter refuses a default, or None if it accepts the
-    default.
-    """
+    """Return why the schema of a parameter refuses a default, or None if it accepts it."""
     schema: JSONObject = {
         keyword: tool.parameters[keyword]
         for keyword in ("$schema", "properties", "patternProperties", *DEFINITIONS)
@@ -123,7 +118,7 @@ def _refused_default(tool: Tool, name: str, value: JSON) -> str | None:
 
 
 def changed_tool(tool: Tool, change: ToolChange) -> Tool:
-    """Return a tool as it is shown. `change` is a result of `fitting_change`.
+    """Return a tool as the user wants it shown. `change` comes from `fitting_change`.
 
     A default that refers to a secret is not a value, so the schema of the parameter does not
     contain it.
@@ -169,8 +164,8 @@ def _without_titles(wire: JSONObject | None) -> JSONObject | None:
 
 
 def _shown_parameters(schema: JSONObject, change: ToolChange) -> JSONObject:
-    """Return the schema of the parameters without the hidden parameters. In this schema, parameters
-    with a default are optional.
+    """Return the schema without the hidden parameters, in which parameters with a default are
+    optional.
     """
     shown: JSONObject = {**schema}
     keywords = read_as(SchemaKeywords, schema)

@@ -107,7 +107,7 @@ class Admitter:
 
     def __init__(self) -> None:
         self.defs: JSONObject = {}
-        # For the target of each `$ref`, its name in `$defs`. The key is the `id()` of the target
+        # Maps the target of each `$ref` to its name in `$defs`. The key is the `id()` of the target
         # and the `id()` of its root. The entry keeps both alive so that their ids cannot be reused.
         self._names: dict[tuple[int, int], tuple[str, JSON, JSON]] = {}
 
@@ -142,8 +142,8 @@ class Admitter:
         return schema
 
     def name_of(self, target: JSON, root: JSON, proposed: str) -> tuple[str, bool]:
-        """Return the name in `$defs` of the definition for `target`, and whether the definition
-        still has to be written.
+        """Return the name of `target` in `$defs`, and whether its definition still has to be
+        written.
         """
         earlier = self._names.get((id(target), id(root)))
         if earlier is not None:
@@ -393,7 +393,7 @@ class _Admission:
         part.also.append(branches[0] if len(branches) == 1 else {"anyOf": branches})
 
     def _exactly(self, value: JSON, *, below: bool = False) -> JSON:
-        """Return a schema for one constant in which any part can be a reference."""
+        """Return a schema for a constant any part of which can be a reference."""
         if isinstance(value, list):
             items: list[JSON] = [self._exactly(item, below=True) for item in value]
             schema: JSONObject = {"type": "array", "minItems": len(items), "maxItems": len(items)}
@@ -672,9 +672,7 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 def _meta_before(
     tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 ) -> tuple[JSONObject, list[str]]:
-    """Return the meta-properties that come before the parameters, and the names of the required
-    ones.
-    """
+    """Return the meta-properties that precede the parameters, and the names of the required ones."""
     meta: JSONObject = {"_tool": {"const": tool.name}}
     needed = ["_tool"]
     is_constant = _is_constant(tool, latent)
@@ -703,8 +701,9 @@ def _meta_before(
 
 
 def result_schema(tool: Tool) -> JSONObject:
-    """Return the schema of a result that a mind writes. This is the output schema of the tool, or
-    the schema of text for a tool without an output schema.
+    """Return the schema of a result that a mind writes.
+
+    This is the tool's output schema or, for a tool without one, the schema of a string.
     """
     return {"type": "string"} if tool.output is None else tool.output
 
@@ -745,8 +744,9 @@ def _with_note(description: JSON, note: str) -> str:
 
 
 def _inside(schema: JSONObject) -> tuple[list[str], bool]:
-    """Return the properties named by the alternatives in the schema of a call, and whether any of
-    the alternatives also allows other names.
+    """Return the properties that the alternatives in a call's schema name.
+
+    Also return whether any of the alternatives allows other names.
     """
     names: dict[str, None] = {}
     opened = False

@@ -113,9 +113,10 @@ class SolutionSchema:
 
     @property
     def own_output(self) -> JSONObject | None:
-        """The schema of the output before composition: without null, without the references that a
-        mind can write, and without additions to its description. None if the schema does not
-        describe the output.
+        """The schema of the output before composition, or None if the schema does not describe the
+        output.
+
+        This schema has no null, no references, and no note in its description.
         """
         output = self.output
         if output is None or output == _NULL:
@@ -181,9 +182,7 @@ class SolutionSchema:
 
 
 def _text(members: JSONObject, name: str) -> str:
-    """Return the text that is the only possible value of a member, or "" if other values are
-    possible.
-    """
+    """Return a member's only possible string, or "" if other values are possible."""
     if name not in members:
         return ""
 
@@ -192,7 +191,7 @@ def _text(members: JSONObject, name: str) -> str:
 
 
 def _without_note(output: JSONObject) -> JSONObject:
-    """Return the schema of the output without the sentence that was added to its description."""
+    """Return the schema of the output without the note added to its description."""
     description = output.get("description")
     if not isinstance(description, str) or not description.endswith(OUTPUT_NOTE):
         return output

@@ -91,7 +91,7 @@ _TURNS: Final[RunVar[FairPlaces]] = RunVar("_TURNS")
 
 
 def _turns() -> FairPlaces:
-    """Return the places shared by the callers of this event loop, one for each worker."""
+    """Return the places shared by the callers of this event loop, one per worker."""
     try:
         return _TURNS.get()
     except LookupError:

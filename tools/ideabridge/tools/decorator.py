@@ -137,7 +137,7 @@ _make_model: Final = cast("Callable[..., type[BaseModel]]", create_model)
 
 
 def _where(function: object) -> str:
-    """Return the name and position of a function, for messages: `report (tools.py, line 12)`."""
+    """Return a function's name and position for messages, such as `report (tools.py, line 12)`."""
     name = (
         getattr(function, "__qualname__", None)
         or getattr(function, "__name__", None)
@@ -175,7 +175,7 @@ def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
 
 
 def _outer_names() -> dict[str, Any]:
-    """Return the local variables of the code that defines a tool. Inner scopes take precedence."""
+    """Return the local variables at the definition of a tool. Inner scopes take precedence."""
     names: dict[str, Any] = {}
     frame: FrameType | None = inspect.currentframe()
     for _ in range(12):
@@ -342,7 +342,7 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -
 
 
 def _culprit(fields: Mapping[str, Any], names: Mapping[str, str], error: Exception) -> str:
-    """Return a message about the parameter for which pydantic cannot generate a schema."""
+    """Return a message that names the parameter for which pydantic cannot generate a schema."""
     for field, (hint, default) in fields.items():
         try:
             alone = _make_model("Arguments", **{field: (hint, default)})
@@ -387,8 +387,10 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
 
 
 def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSONObject | None:
-    """Replace each number such as 5.0 that the errors report with 5, because both are integers in
-    JSON Schema. Return the new arguments, or None if the errors report no such number.
+    """Replace each number such as 5.0 that the errors report with 5.
+
+    Both are integers in JSON Schema. Return the new arguments, or None if the errors report no such
+    number.
     """
     repaired: JSON = normalise(arguments)
     changed = False

@@ -3,8 +3,8 @@
 
 YAML is read from the parser's events, without constructing objects, so the result is always JSON.
 The core schema of YAML 1.2 applies: `no` and `12:30` are strings. Tags, and keys that occur twice
-in a mapping, are refused. An alias counts each time it occurs, so a short text cannot expand to a
-huge value.
+in a mapping, are refused. An alias counts each time it occurs, so a short document cannot expand to
+a huge value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ YAML_SUFFIXES: Final = (".yaml", ".yml")
 JSON_SUFFIXES: Final = (".json", ".jsonc")
 
 MAX_YAML_BYTES: Final = 256 * 1024
-"""Maximum size, in bytes, of a YAML text. The YAML parser takes up to 20 s for a megabyte, so
+"""Maximum size, in bytes, of a YAML document. The YAML parser takes up to 20 s for a megabyte, so
 larger documents must be JSON.
 """
 
@@ -81,8 +81,9 @@ _BEHIND: Final = re.compile(r"\S")
 
 
 def blank_comments(text: str) -> str:
-    """Replace comments and trailing commas with spaces, so that lines and columns stay the same.
-    This function reads each character only once, because the text can come from anyone.
+    """Replace comments and trailing commas with spaces, preserving lines and columns.
+
+    Each character is read only once, because the text can come from anyone.
     """
     parts: list[str] = []
     commas: list[int] = []
@@ -114,8 +115,10 @@ def blank_comments(text: str) -> str:
 
 
 def _string_end(text: str, place: int) -> int:
-    """Return the end of a string whose opening quote is just before `place`. Return the position
-    after the closing quote or, if there is no closing quote, the end of the line or of the text.
+    """Return the end of the string whose opening quote is just before `place`.
+
+    This is the position after the closing quote or, without one, the end of the line or of the
+    text.
     """
     while (mark := _STRING_END.search(text, place)) is not None:
         if mark.group() == "\\":
@@ -178,7 +181,7 @@ class _Value:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or an object whose end has not been read. `key` is the key of the next member."""
+    """A list or an object that is still being read. `key` is the key of the next member."""
 
     whole: _Value
     anchor: str | None
@@ -197,7 +200,7 @@ class _Reading:
 
     @property
     def value(self) -> JSON:
-        """The value of the whole text, or null if the text is empty."""
+        """The value of the whole document, or null if it is empty."""
         return None if self._found is None else self._found.value
 
     def take(self, event: Any) -> None:
@@ -390,8 +393,9 @@ def _read_yaml(text: str, what: str) -> JSON:
 
 
 def _one_line(error: Any) -> str:
-    """Return one line with the fault and its place. The message of the library has several lines,
-    some of which repeat the text.
+    """Return the fault and its position on one line.
+
+    The library's own message has several lines, some of which repeat the document.
     """
     problem = (
         getattr(error, "problem", None)

@@ -110,8 +110,9 @@ def encode_text(value: JSON) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return the kind of a JSON value as text: "null", "true", "false", "a number", "a string", "a
-    list" or "an object".
+    """Return the kind of a JSON value in words.
+
+    This is "null", "true", "false", "a number", "a string", "a list" or "an object".
     """
     if value is None:
         return "null"
@@ -125,12 +126,12 @@ def kind_of(value: object) -> str:
 
 
 def list_or_empty(value: JSON) -> list[JSON]:
-    """Return the value if it is a list. Otherwise, return an empty list."""
+    """Return the value if it is a list, or an empty list otherwise."""
     return value if isinstance(value, list) else []
 
 
 def object_or_empty(value: JSON) -> JSONObject:
-    """Return the value if it is an object. Otherwise, return an empty object."""
+    """Return the value if it is an object, or an empty object otherwise."""
     return value if isinstance(value, dict) else {}
 
 
@@ -140,8 +141,9 @@ def objects_in(value: JSON) -> list[JSONObject]:
 
 
 def number_or_none(value: object) -> int | float | None:
-    """Return the value if it is a number. Otherwise, return None. Booleans are excluded, because
-    they count as numbers in Python, but not in JSON.
+    """Return the value if it is a number, or None otherwise.
+
+    Booleans are numbers in Python, but not in JSON.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -154,9 +156,7 @@ def plain_text(value: JSON) -> str:
 
 
 def memory_of(data: bytes) -> int:
-    """Estimate, from the JSON of a value without spaces, the number of bytes of memory that the
-    value takes in Python.
-    """
+    """Estimate a value's memory in Python, in bytes, from its JSON without spaces."""
     # The factors are the sizes of CPython's objects, members, arrays and items. The estimate can be
     # too high, because strings can contain the counted characters, too.
     return (
@@ -233,8 +233,9 @@ def nests_deeper(text: bytes, limit: int) -> bool:
 
 
 def count_values(text: bytes, limit: int) -> int:
-    """Estimate how many values a JSON text contains without parsing it, by counting commas and
-    opening brackets outside strings.
+    """Estimate the number of values in JSON without parsing it.
+
+    Commas and opening brackets outside strings are counted.
 
     Counting stops soon after `limit`. Text that is not JSON also gets an estimate, in the same
     time.
@@ -261,8 +262,9 @@ def count_values(text: bytes, limit: int) -> int:
 
 
 def count_encoded_values(data: bytes) -> int:
-    """Return how many values a JSON text from `encode` contains. For megabytes of text, the count
-    can be slightly too high.
+    """Return the number of values in JSON from `encode`.
+
+    For megabytes of JSON, the count can be slightly too high.
     """
     # Count one for every comma, one for every array or object that is not empty, and one for the
     # value itself.
@@ -272,9 +274,7 @@ def count_encoded_values(data: bytes) -> int:
 
 
 def _outside_strings(plain: bytes) -> Iterator[bytes]:
-    """Yield the parts of a text that are outside strings. Every quote in the text must begin or end
-    a string.
-    """
+    """Yield the parts of JSON that are outside strings. Every quote must begin or end a string."""
     inside = 0
     for start in range(0, len(plain), _WINDOW):
         pieces = plain[start : start + _WINDOW].split(b'"')
@@ -393,9 +393,7 @@ def _has_big_float(value: JSON) -> bool:
 
 
 class _NotJSONError(Exception):
-    """Carries the path of an invalid part to the caller, so that the path is built only if there is
-    an error.
-    """
+    """Carries the path of an invalid part to the caller. Paths are built only for errors."""
 
     def __init__(self, kind: type[InvalidJSONError | LimitExceededError], message: str) -> None:
         super().__init__(message)

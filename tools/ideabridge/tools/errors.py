@@ -1,6 +1,6 @@
 """Errors: one base class, and one class for each cause.
 
-Every message names the fault, its place, and what was expected. Models and people can see messages,
+Every message says what is wrong, where, and what was expected. Models and people can see messages,
 so they contain no secrets and no tracebacks.
 """
 

@@ -191,9 +191,7 @@ def _expected(error: ValidationError, root: JSON) -> str:
 
 
 def _schema(error: ValidationError) -> JSONObject:
-    """Return the schema that contains the failed keyword, or {} if that schema is `true` or
-    `false`.
-    """
+    """Return the schema with the failed keyword, or {} if the schema is `true` or `false`."""
     schema: object = error.schema
     return cast("JSONObject", schema) if isinstance(schema, dict) else {}
 
@@ -204,7 +202,7 @@ def _properties(error: ValidationError) -> JSONObject:
 
 
 def _hint(errors: Iterable[ValidationError]) -> str:
-    """Return a hint with the expected name or string that is most similar to the one found."""
+    """Return a hint that suggests the expected name or string most similar to the one found."""
     value: object = None
     options: list[object] = []
     for error in errors:
@@ -299,9 +297,7 @@ def _is_reference(errors: list[ValidationError]) -> bool:
 
 
 def _is_of_another_kind(branch: list[ValidationError]) -> bool:
-    """Return whether an alternative fails because the value itself has a different type or is a
-    different constant.
-    """
+    """Return whether an alternative fails because the value itself has another type or constant."""
     return any(
         error.validator in (None, "type", "const", "enum") and not error.relative_path
         for error in branch
@@ -309,8 +305,9 @@ def _is_of_another_kind(branch: list[ValidationError]) -> bool:
 
 
 def _constants_of_property(error: ValidationError) -> list[ValidationError]:
-    """Return the errors that report a wrong constant in a property, even if another alternative is
-    a reference. Return [] if there are none.
+    """Return the errors about a wrong constant in a property, or [] if there are none.
+
+    Another alternative can be a reference.
     """
     if len(error.relative_path) != 1:
         return []

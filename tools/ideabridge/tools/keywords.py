@@ -97,7 +97,7 @@ class SchemaKeywords:
     with `read_as`.
 
     Attributes:
-        title, description: texts for people and models.
+        title, description: for people and models.
         type: a type or a list of types.
         properties: the schemas of the members, which can be true or false.
         required: the names of the members that a value must have.
@@ -105,7 +105,7 @@ class SchemaKeywords:
         enum: the accepted values, if the schema lists them.
         one_of, any_of: alternative schemas.
         examples: examples of values.
-        pattern: the regular expression that a text must match.
+        pattern: the regular expression that a string must match.
         reference: the `$ref` to another schema.
         definitions: the schemas in `$defs`, by name.
     """
@@ -178,9 +178,7 @@ def references_in(root: JSON) -> Iterator[str]:
 
 
 def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
-    """Return the schema in `root` that a local `$ref` (`#`, `#/a/b`) points to, or None if there is
-    no such schema.
-    """
+    """Return the schema that a local `$ref` (`#`, `#/a/b`) in `root` points to, or None."""
     if pointer == "#":
         return root if isinstance(root, dict | bool) else None
     if not pointer.startswith("#/"):
@@ -255,8 +253,9 @@ def show(value: JSON, limit: int = 80) -> str:
 
 
 def _show(value: JSON, left: int, pieces: list[str]) -> int:
-    """Append the text of `value`. Return how many more characters are allowed. A negative number
-    means that the text is shortened.
+    """Append the text of `value`, and return the number of characters still allowed.
+
+    A negative number means that the text is shortened.
     """
     if isinstance(value, str):
         if len(value) <= left:
@@ -477,9 +476,10 @@ _MORE_PARAMETERS: Final = (
 
 
 def all_parameters(schema: JSONObject) -> JSONObject | None:
-    """Return the schema of each parameter, keyed by name. Return None if the schema declares no
-    parameters or might allow further parameters. A schema that does not specify whether it allows
-    further parameters counts as not allowing any.
+    """Return the schema of each parameter, keyed by name.
+
+    Return None if the schema declares no parameters or might allow further ones. A schema that does
+    not say whether it allows further parameters counts as not allowing any.
     """
     declared = schema.get("properties")
     is_open = any(word in schema for word in _MORE_PARAMETERS) or bool(

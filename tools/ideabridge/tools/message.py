@@ -75,9 +75,7 @@ def message_handler(kind: str) -> Callable[[Handling], Handling]:
 
 
 def handled_by(item: object) -> str | None:
-    """Return the type of the messages that a decorated function handles, or None for anything
-    else.
-    """
+    """Return the message type that a decorated function handles, or None for anything else."""
     kind = getattr(item, HANDLED, None)
     return kind if isinstance(kind, str) else None
 

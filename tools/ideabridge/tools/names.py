@@ -1,5 +1,7 @@
-"""Names: handles names and texts from outside: safe names, names that look alike, nearest names,
-text without hidden characters, and numbers with their nouns.
+"""Names: handles external names and text.
+
+This covers safe names, names that look alike, nearest names, hidden characters, and numbers with
+their nouns.
 
 `visible` escapes every character that a person would not recognise: control characters, direction
 marks, zero-width and blank characters, and long runs of spaces. `printable` escapes only hidden
@@ -223,7 +225,7 @@ def is_safe_name(text: str) -> bool:
 def safe_name(text: str, taken: Collection[str] = ()) -> str:
     """Return a name like `text` that matches `^[a-z][a-z0-9_]{0,47}$` and is not in `taken`.
 
-    Accents are removed, camelCase gets underscores, and other characters become `_`. A text without
+    Accents are removed, camelCase gets underscores, and other characters become `_`. Text without
     letters and digits becomes `tool`. If the name is taken, a number is added: `report_2`.
     """
     name = name_from(text) or "tool"
@@ -238,8 +240,9 @@ def safe_name(text: str, taken: Collection[str] = ()) -> str:
 
 
 def name_from(text: str) -> str:
-    """Convert a text to a name; see `safe_name`. Return "" if no letter from a to z and no digit is
-    left.
+    """Convert text to a name; see `safe_name`.
+
+    Return "" if no letter from a to z and no digit is left.
     """
     if is_safe_name(text):
         return text
@@ -290,7 +293,7 @@ _LOOKS: Final = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o"})
 
 @lru_cache(maxsize=16_384)
 def skeleton(name: str) -> str:
-    """Return a form of a name that is equal for all names that look alike.
+    """Return a form of a name that all similar-looking names share.
 
     Case, width, script, marks, hidden characters and similar shapes (`l`, `i` and `1`) are ignored.
     """
@@ -336,8 +339,10 @@ def is_disguised(name: str) -> bool:
 
 
 def shown_name(name: str) -> str:
-    r"""Return a name as lists show it. If the name only looks like ASCII, the characters that are
-    not ASCII are escaped (`g\u0456t_log`).
+    r"""Return the displayed form of a name.
+
+    If the name only looks like ASCII, the characters that are not ASCII are escaped
+    (`g\u0456t_log`).
     """
     if is_disguised(name):
         return name.encode("ascii", "backslashreplace").decode()
@@ -434,8 +439,9 @@ def _part_of(first: str, second: str) -> bool:
 
 
 def did_you_mean(name: str, names: Iterable[str], spelled: Mapping[str, str] | None = None) -> str:
-    """Return the end of an error message that suggests the `nearest` names, such as " Did you mean
-    'x' or 'y'?", or "" if no name is near.
+    """Return a hint such as " Did you mean 'x' or 'y'?", or "" if no name is near.
+
+    The hint ends an error message; see `nearest`.
     """
     suggestions = [f"'{candidate}'" for candidate in nearest(name, names, spelled=spelled)]
     if not suggestions:
@@ -465,9 +471,7 @@ def duration_text(seconds: float) -> str:
 
 
 def whole_duration_text(seconds: float) -> str:
-    """Return the `duration_text` of a duration that changes while it is read, in whole seconds: `0
-    s`, `7 s`, `2 min 5 s`.
-    """
+    """Return a changing duration in whole seconds: `0 s`, `7 s`, `2 min 5 s`."""
     return duration_text(int(seconds)) if seconds >= 1 else "0 s"
 
 

@@ -51,8 +51,8 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
     `calls` and `output`.
 
     Raises:
-        ValueMismatchError: the value cannot be read as a Solution; the message names the place,
-            what was found and what was expected.
+        ValueMismatchError: the value cannot be read as a Solution; the message says where, what was
+            found and what was expected.
         LimitExceededError: the value is too large or too deeply nested.
     """
     notes: list[str] = []
@@ -111,9 +111,7 @@ def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
 
 
 def read_call_text(call: JSON, where: str, notes: list[str]) -> JSON:
-    """Return a call. If the call is written as JSON text, read the text. Return any other value
-    unchanged.
-    """
+    """Return a call, decoded if it is written as JSON text. Return other values unchanged."""
     if not isinstance(call, str) or "{" not in call:
         return call
     try:
@@ -178,7 +176,7 @@ def _unfenced(text: str) -> str | None:
 
 
 def _read_text(text: str, what: str, notes: list[str]) -> JSON:
-    """Return the JSON in a text: the text itself, the text in a fence, or the only JSON value in
+    """Return the JSON in a string: the whole string, the content of a fence, or the only JSON in
     prose.
     """
     readings = (
@@ -257,8 +255,7 @@ _MARKS: Final = frozenset("$†#@<‡`\"'{")
 
 
 def wrong_reference_hint(text: str) -> str | None:
-    """If a string is a reference in another notation, return the right form. Otherwise, return
-    None.
+    """Return the correct form of a reference in another notation, or None for any other string.
 
     `$state.x`, `$.state.x`, `{state.x}`, `{{state.x}}`, `${state.x}`, `<state.x>`, `@state.x`,
     `†{state.x}`, `$ref:state.x` -> `†state.x`. A kind without a path counts only in notations that
@@ -316,8 +313,9 @@ _KIND: Final = re.compile(r"^[†$]?(?:(?:state|input|data|results|item)(?=[.\[]
 
 
 def wrong_target_hint(text: str) -> str | None:
-    """If a string is an output path in another notation (`$.log`, `${log}`, `{{log}}`), return the
-    right form (`log`). Otherwise, return None.
+    """Return the correct form of an output path in another notation, or None for any other string.
+
+    For example, return `log` for `$.log`, `${log}` and `{{log}}`.
     """
     stripped = text[:500].strip()
     path = wrong_reference_hint(stripped)

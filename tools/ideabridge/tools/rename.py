@@ -305,9 +305,7 @@ def _plain(name: str) -> str:
 
 
 def _is_surely(name: str, meta: str) -> bool:
-    """Return whether a name almost certainly means the meta-property `meta`, even for a tool that
-    accepts any name.
-    """
+    """Return whether a name almost certainly means `meta`, even for a tool that accepts any."""
     if not name.startswith("_"):
         return False
     plain = _plain(name)

@@ -206,9 +206,7 @@ class Repair:
         return result
 
     def _define(self, target: Place) -> None:
-        """Write a schema that is not in a place where schemas belong, such as
-        `#/components/User`.
-        """
+        """Write a schema from outside the usual keywords, such as `#/components/User`."""
         if target in self._places:
             return
 
@@ -424,8 +422,9 @@ class Repair:
                 part.out["type"] = list[JSON](kinds)
 
     def _types(self, part: _Part, keyword: str, value: JSON) -> tuple[list[str] | None, list[JSON]]:
-        """Return two things: the types, or None if any value is meant or the meaning is unclear;
-        and the schemas among the types.
+        """Return the types, and the schemas listed among them.
+
+        The types are None if any value is meant or the meaning is unclear.
         """
         place = (*part.place, keyword)
         listed = value if isinstance(value, list) else [value]
@@ -708,8 +707,9 @@ class Repair:
         self.is_changed |= usable != value
 
     def _usable_pattern(self, pattern: str) -> str | None:
-        """Return a form of the pattern that can be matched. Return None if there is no such form,
-        or if patterns have already taken too long.
+        """Return a form of the pattern that can be matched, or None.
+
+        Return None also if patterns have already taken too long.
         """
         for text in dict.fromkeys((pattern, _in_words_of_ecma(pattern))):
             if time.thread_time() > self._deadline:
@@ -837,7 +837,7 @@ _Handler: TypeAlias = Callable[[_Part, str, JSON], None]
 
 
 class _Names:
-    """The places that the references in a schema can point to."""
+    """The schemas that references in a schema can point to."""
 
     def __init__(self, root: JSON, draft: str) -> None:
         self._root = root
@@ -907,7 +907,7 @@ class _Names:
         return target
 
     def at(self, place: Place) -> JSON:
-        """Return the part at a path, or None if the path leads nowhere."""
+        """Return the part at a path, or None if there is none."""
         part = self._root
         for key in map(str, place):
             if isinstance(part, dict) and key in part:
@@ -943,9 +943,7 @@ def _pointer(place: Place) -> str:
 
 
 def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
-    """Return the properties that a list of names, or of objects with names, describes. Return None
-    if the list does not describe any properties.
-    """
+    """Return the properties described by a list of names or of objects with names, or None."""
     properties: dict[str, JSON] = {}
     for item in listed:
         schema: JSONObject = {}
@@ -969,9 +967,7 @@ def _text(text: str) -> str:
 
 
 def _number(value: JSON) -> int | float | None:
-    """Return the value if it is a number. If it is a string that contains a number, return this
-    number. Return None for any other value.
-    """
+    """Return a number, or the number in a string, or None for any other value."""
     if isinstance(value, str) and len(value) <= 30:
         try:
             value = float(value)

@@ -92,9 +92,7 @@ def inline_refs(schema: JSONObject) -> JSONObject:
 
 
 def _anchors(root: JSONObject) -> dict[str, JSONObject]:
-    """Return the schemas that have an anchor, keyed by the reference to each of them. Anchors that
-    occur twice are left out.
-    """
+    """Return the schemas with an anchor, keyed by reference, without anchors that occur twice."""
     named = [
         (f"#{name}", schema)
         for _, schema in schemas_in(root)
@@ -373,8 +371,8 @@ class Validator:
         """Compile the schema.
 
         Raises:
-            SchemaError: the schema is invalid or refers to something outside it; the message
-                names the place.
+            SchemaError: the schema is invalid or refers to something outside it; the message says
+                where.
             LimitExceededError: the schema is too large or too deeply nested.
         """
         self._compiled = _compile(self.schema, self.what)
@@ -563,16 +561,16 @@ def problems_here(schema: JSONObject, value: JSON) -> JSON:
 
 
 def _compile_again(schema: JSONObject) -> _Compiled:
-    """Compile, in a worker process, a schema that the process which sends the job has compiled.
+    """Compile, in a worker process, a schema that the sender of the job has already compiled.
 
-    That process has also checked how long the patterns take. A worker on a busy processor might
-    come to another result. The time limit of its job includes the compilation.
+    That process has also checked how long the patterns take, and a worker on a busy processor might
+    decide differently. The time limit of the job includes the compilation.
     """
     return _compile(schema, "the schema", has_checked_patterns=True)
 
 
 def _read(answer: JSON) -> list[Problem]:
-    """Return the problems in a result of `problems_here`, with an empty problem for each null."""
+    """Return the problems in a result of `problems_here`, with an empty one for each null."""
     return [
         Problem("", "")
         if problem is None
@@ -665,8 +663,9 @@ def _compile(schema: JSONObject, what: str, *, has_checked_patterns: bool = Fals
 
 
 def _check_patterns(schema: JSONObject, what: str) -> None:
-    """Refuse a schema whose patterns take too long to compile: each takes up to 30 ms, and a schema
-    can contain thousands.
+    """Refuse a schema whose patterns take too long to compile.
+
+    A pattern takes up to 30 ms, and a schema can contain thousands.
     """
     patterns: list[str] = []
     for _, part in schemas_in(schema):
@@ -796,8 +795,9 @@ def _sum_of_parts(parts: list[tuple[str | int, JSONObject]], sums: dict[int, int
 
 
 def _own_extra(schema: JSONObject) -> int:
-    """Return the extra weight of the keywords in one schema that compare values, in addition to the
-    one step that each of them counts as.
+    """Return the extra weight of the keywords in one schema that compare values.
+
+    This is in addition to the one step that each keyword counts as.
     """
     extra = 0
     for keyword, value in schema.items():
@@ -817,9 +817,7 @@ def _own_extra(schema: JSONObject) -> int:
 
 
 def _own_steps(schema: JSONObject) -> int:
-    """Return the steps that one schema, without the schemas inside it, takes for one part of a
-    value.
-    """
+    """Return the steps that a schema, without nested schemas, takes for one part of a value."""
     weight = 1 + len(schema)
     for keyword, value in schema.items():
         if keyword in _LISTS_OF_NAMES and isinstance(value, dict | list):

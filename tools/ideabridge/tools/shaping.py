@@ -122,8 +122,10 @@ class _Bounded(_Interpreter):
         return result
 
     def visit_projection(self, node: Any, value: Any) -> Any:
-        """Return the same result as jmespath, and count the same steps. jmespath itself would visit
-        each item of `items[]` or `items[*]` only to return it, which would take most of the time.
+        """Return the same result as jmespath, and count the same steps.
+
+        jmespath itself would spend most of its time on visiting each item of `items[]` or
+        `items[*]` only to return it.
         """
         left, right = node["children"]
         if right["type"] != "identity":
@@ -184,8 +186,8 @@ def check_query(text: str, *, what: str) -> None:
     parameter in errors.
 
     Raises:
-        ActivityError: the string is not such an expression; the message names the place of the
-            fault, or suggests the nearest function.
+        ActivityError: the string is not such an expression; the message says where the fault is, or
+            suggests the nearest function.
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(

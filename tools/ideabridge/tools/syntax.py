@@ -19,7 +19,7 @@ def parse_python(text: str, mode: Literal["eval"]) -> ast.Expression: ...
 
 
 def parse_python(text: str, mode: Literal["exec", "eval"] = "exec") -> ast.AST:
-    """Return the syntax tree of a text, without warnings about its content.
+    """Return the syntax tree of source text, without warnings about its content.
 
     CPython 3.11 has only one counter for the depth of the tree, which all threads share. If two
     threads parse at the same time, CPython can raise `SystemError`, so the threads take turns.

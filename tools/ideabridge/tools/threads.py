@@ -73,8 +73,9 @@ async def compute_beside(
 
 
 def is_large(value: object) -> bool:
-    """Return whether a value has so many parts, or such long strings, that the event loop should
-    not walk through it. The check stops as soon as the answer is known.
+    """Return whether a value is too large for the event loop to walk through.
+
+    It is if it has many parts or long strings. The check stops as soon as the answer is known.
     """
     parts = text = 0
     waiting: list[Any] = [value]
@@ -111,7 +112,7 @@ async def run_tool_in_thread(work: Callable[[], T]) -> T:
 
 
 def _places(kind: RunVar[FairPlaces], most: int, each: int) -> FairPlaces:
-    """Return the places for one kind of thread, shared by the callers of this event loop."""
+    """Return the places for one kind of thread, which the callers of this event loop share."""
     try:
         return kind.get()
     except LookupError:

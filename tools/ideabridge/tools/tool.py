@@ -1,4 +1,4 @@
-"""Defines Tool, a function's interface written as JSON Schemas, and Activity, the code behind it.
+"""Tool: the interface of a function as JSON Schemas; Activity: the code behind it.
 
 A call refers to one tool: a module, a name and a definition. The *essence* of a definition consists
 of the parts that a call relies on: module, name, schemas and behaviour hints. If the essence
@@ -75,8 +75,9 @@ def _own_constraints(schema: JSONObject) -> JSONObject:
 
 
 def changes_of_essence(then: JSON, now: JSON) -> list[str]:
-    """Return at most 12 lines, one for each difference between two essences, such as `readOnlyHint:
-    was true, now absent`.
+    """Return at most 12 lines about the differences between two essences.
+
+    For example: `readOnlyHint: was true, now absent`.
     """
     lines = [
         f"{show_path(place)}: was {was}, now {is_now}"
@@ -414,8 +415,9 @@ class Tool:
 
     @property
     def label(self) -> str:
-        """The name for people: `module.name`, with the name that the module uses. For a tool of
-        this process, only the name.
+        """The human-readable name: `module.name`, with the module's own name for the tool.
+
+        For a tool of this process, only the name.
         """
         module, name = self.origin
         if module is not None and not self.in_room:
@@ -448,8 +450,8 @@ class Tool:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Tool:
-        """Read a Tool that `to_json` wrote, for example from a journal. Do not use this for text
-        from outside.
+        """Read a Tool that `to_json` wrote, for example from a journal. Do not use this for
+        external data.
         """
         stored: dict[str, Any] = value
         passes_to = stored.get("passesTo")
@@ -510,8 +512,8 @@ def check_definition(tool: Tool) -> None:
     """Check the schemas of a tool.
 
     Raises:
-        ToolDefinitionError: a schema is invalid; the message names the place, what was found and
-            what was expected.
+        ToolDefinitionError: a schema is invalid; the message says where, what was found and what
+            was expected.
     """
     # Import this only when it is needed, because programs that only read tools do not need the
     # validator.
@@ -583,7 +585,7 @@ exception, the call fails.
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Code with a name, by which tools and calls refer to it.
+    """Named code, to which tools and calls refer by name.
 
     Attributes:
         name: the name of the activity in the registry. The activity runs calls to the Tool with the

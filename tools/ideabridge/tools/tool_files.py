@@ -256,7 +256,7 @@ def load_tool_files_anew(
 
 
 def helpers_of(folder: Path) -> list[Path]:
-    """Return the files of the modules that tool files have imported from their folder."""
+    """Return the files of the modules that tool files have imported from a folder."""
     helpers = [*_known.get(str(folder), {}).values(), *_helpers([folder]).values()]
     files = dict.fromkeys(getattr(module, "__file__", None) for module in helpers)
     return [Path(file) for file in files if file is not None]

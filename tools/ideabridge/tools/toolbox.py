@@ -157,7 +157,7 @@ def _not_a_tool(item: object) -> str:
 
 
 def _check_types(tool: Tool) -> None:
-    """Check the types in a definition at run time, because not all programs use a type checker."""
+    """Check the types in a definition, because not all programs use a type checker."""
     schema = 'an object (a dict); a schema is an object such as {"type": "object"}'
     parts: list[tuple[str, object, type | tuple[type, ...], str]] = [
         ("name", tool.name, str, "text"),

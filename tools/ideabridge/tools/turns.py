@@ -24,7 +24,7 @@ import anyio.to_thread
 T = TypeVar("T")
 
 asked_by: Final[ContextVar[str]] = ContextVar("asked_by", default="")
-"""The caller on whose behalf the current task runs, or "" if there is no particular caller."""
+"""The caller on whose behalf the current task runs, or "" if there is none."""
 
 
 class HeldProcess:
@@ -93,8 +93,9 @@ class FairPlaces:
             self._give_back(caller)
 
     async def run(self, work: Callable[[HeldProcess], T]) -> T:
-        """Run a function that waits for a worker process, and return its result. The function runs
-        in a thread and holds a place.
+        """Run a function that waits for a worker process, and return its result.
+
+        The function runs in a thread and holds a place.
 
         A thread cannot be stopped. Therefore, if the task is cancelled, the process that the thread
         waits for is killed.

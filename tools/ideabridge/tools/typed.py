@@ -56,8 +56,9 @@ def read_as(document_type: type[DocumentT], document: JSON) -> DocumentT:
 
 
 def read_whole(document_type: type[DocumentT], document: JSON) -> DocumentT | None:
-    """Read a document. Return None if there is no member for a field that has no default, or if the
-    value is not a JSON object.
+    """Read a document, or return None if it cannot be read.
+
+    It cannot if it is not a JSON object, or lacks a member for a field without a default.
     """
     read = _reader(document_type)(document)
     return None if read is _ABSENT else typing.cast("DocumentT", read)

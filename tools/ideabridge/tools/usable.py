@@ -211,9 +211,7 @@ def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
 
 
 def _within_bounds(schema: JSONObject, what: str, of_object: bool) -> tuple[JSONObject, str]:
-    """Return the largest part of the schema that is within the limits, and a note about what
-    remains.
-    """
+    """Return the largest part of the schema within the limits, and a note on what remains."""
     reason = ""
     for form, left in _forms(schema):
         if len(encode(form)) > MAX_SCHEMA_BYTES:
@@ -246,9 +244,7 @@ def _without_annotations(schema: JSONObject) -> JSONObject:
 
 
 def _outline(schema: JSONObject, *, typed: bool) -> JSONObject:
-    """Return the schema of an object with only its properties and the names that are required and
-    allowed.
-    """
+    """Return an object schema reduced to its properties and its required and allowed names."""
     outline: JSONObject = {"type": schema["type"]} if "type" in schema else {}
     if "properties" in schema:
         listed: JSONObject = {}

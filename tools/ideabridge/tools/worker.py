@@ -175,8 +175,9 @@ class _Worker:
         return answer
 
     def failure(self, what: str, seconds: float) -> IdeabridgeError | None:
-        """Return the error for a job whose process ended without an answer, or None if the process
-        ended by itself before it received the job.
+        """Return the error for a job whose process ended without an answer.
+
+        Return None if the process ended by itself before it received the job.
         """
         code = self.process.returncode
         if self.late and not self.has_begun:
@@ -215,8 +216,10 @@ class _Worker:
 
 
 class _Job:
-    """One job of a worker. With this object, the thread that waits for the job and the task that
-    gives it up agree on which of them ends the worker.
+    """One job of a worker.
+
+    It lets the thread that waits for the job and the task that gives it up agree on which of them
+    ends the worker.
 
     Attributes:
         is_begun: whether the thread has begun to wait. If so, the thread ends the worker when the

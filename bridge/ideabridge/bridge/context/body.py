@@ -91,7 +91,7 @@ class EncodedRequest:
 
     @classmethod
     def of(cls, context: Sequence[JSON], schema: JSON, shown: JSON) -> EncodedRequest:
-        """Encode every part. `shown` is None if no limits were recorded.
+        """Encode all parts. `shown` is None if no limits were recorded.
 
         Raises:
             InvalidJSONError: a part is not JSON.

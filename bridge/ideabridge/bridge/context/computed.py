@@ -114,8 +114,8 @@ class Doubts:
 
     @property
     def ask(self) -> str | None:
-        """Return the reasons why a person should be asked, one per line. Return None if nothing
-        important is uncertain.
+        """Return the reasons to ask a person, one per line, or None if nothing important is
+        uncertain.
         """
         lines = [read_assumption(entry).line for entry in self.assumed]
         lines += note_lines((note for note in self.notes if not note.get("mild")), most=None)
@@ -168,8 +168,9 @@ class Computation(Protocol):
 
     @property
     def shared_reason(self) -> str | None:
-        """A reason to ask that the call shares with other calls, or None if there is none. One
-        question can name all the calls that share a reason.
+        """A reason to ask that the call shares with other calls, or None.
+
+        One question can name all the calls that share a reason.
         """
         ...
 
@@ -200,9 +201,7 @@ class Computations:
 
 
 def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
-    """Return a document with other values at some paths. A path that does not exist in the document
-    changes nothing.
-    """
+    """Return a document with other values at some paths. Paths that do not exist are ignored."""
     if not values:
         return document
     if () in values:

@@ -99,7 +99,7 @@ class CopiedLiterals:
         return None
 
     def _read_by_literals(self) -> list[str]:
-        """Return the references that the literals read, and those that show whether a companion was
+        """Return the references that the literals read, and those that show which companions were
         passed.
         """
         references = dict.fromkeys(references_of(self._literals))
@@ -154,8 +154,9 @@ class CopiedLiterals:
         return note
 
     def _passed_companion(self, literal: Explained, read: Read) -> str | None:
-        """If the caller passed a different value from the same object, but not the value of this
-        literal, return the reference to the value that was passed. Otherwise, return None.
+        """Return the reference to another passed value of the literal's object, or None.
+
+        Return None also if the caller passed the literal's own value.
         """
         if was_passed(literal, read):
             return None
@@ -251,8 +252,7 @@ class CopiedInCall(CopiedLiterals):
         return computed
 
     def _recorded_words(self, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
-        """Return notes on the words that a mind wrote around a copied value, if only one run shows
-        them.
+        """Return notes on a mind's words around a copied value, if only one run shows them.
 
         The words might depend on that run's data even if the copied value is the same again.
         """

@@ -312,7 +312,9 @@ class ItemOf(Explanation):
 
     @property
     def shown(self) -> str:
-        """The selection in words, such as `id of the item of †results.0 with name = †input.name`."""
+        """A description of the selection, such as `id of the item of †results.0 with name =
+        †input.name`.
+        """
         member = ".".join(self.take) or "the item"
         return (
             f"{member} of the item of {self.source} with {self.where[0]} = {_inner(self.where[1])}"
@@ -381,7 +383,7 @@ class Converted(Explanation):
 
     @property
     def shown(self) -> str:
-        """The conversion in words, such as `†input.n, as text`."""
+        """A description of the conversion, such as `†input.n, as text`."""
         return f"{self.inner.shown}, {STEPS[self.step]}"
 
     def value(self, read: Read) -> JSON | Missing:

@@ -6,7 +6,7 @@ value that exists. `a && b` is the last value, provided that all exist. `&&` bin
 Every operand starts with a dagger.
 
 A reference inside a longer text is an error, because the reference would not be replaced.
-`††state.x` inside a text stands for the text `†state.x`. Any other dagger is plain text.
+`††state.x` inside other text stands for `†state.x`. Any other dagger is plain text.
 
     expression  = all ("||" all)*            all = operand ("&&" operand)*
     operand     = "†" [instance "."] kind segment*

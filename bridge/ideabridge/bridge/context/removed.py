@@ -568,7 +568,7 @@ def _python_each(inner: str, step: str) -> str:
 
 
 def _least_parts(place: int) -> int:
-    """Return the minimum number of parts that a text needs to have a part at this position."""
+    """Return the minimum number of parts for a part to exist at this position."""
     return -place if place < 0 else place + 1
 
 

@@ -74,7 +74,7 @@ class Novelty:
     """A property of a value that no earlier run has seen.
 
     Attributes:
-        text: what is new, in words.
+        text: a description of what is new.
         mild: whether the novelty is only reported and is not a reason to ask. An example is a
             number outside the range of the numbers seen.
         lone: whether the runs had only one number, so that there is no range yet.

@@ -147,8 +147,8 @@ def _notes(graph: Graph) -> list[str]:
 
 
 def _undeclared(graph: Graph) -> list[str]:
-    """Return the names of the tools that force calls into an order because the tools do not declare
-    whether they are read-only.
+    """Return the names of tools that force calls into an order by not declaring whether they are
+    read-only.
     """
     # A dictionary keeps the order of the names.
     names: dict[str, None] = {}
@@ -339,7 +339,8 @@ def _styled(nodes: list[str], name: str, style: str) -> Iterator[str]:
 
 
 def _label(text: str) -> str:
-    """Return a string for use inside quotes, with character codes in place of characters that have
-    a meaning in Mermaid or HTML.
+    """Escape a string for use inside quotes.
+
+    Character codes replace the characters that have a meaning in Mermaid or HTML.
     """
     return "".join(f"#{ord(char)};" if char in _SPECIAL else char for char in text)

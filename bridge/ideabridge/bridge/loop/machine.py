@@ -411,9 +411,7 @@ class Machine:
 
     @property
     def instances(self) -> list[str]:
-        """The instances, in the order in which the context names them. If the context names no
-        instances, this is empty.
-        """
+        """The instances, in the order of the context. Empty if the context names none."""
         return self._initial.instances
 
     @property

@@ -115,8 +115,9 @@ class Proposal:
         return self
 
     def shown(self) -> JSONObject:
-        """Return the plan as people see it: `{"calls", "output"}`, with each call listed once for
-        all instances.
+        """Return the plan in the form shown to people: `{"calls", "output"}`.
+
+        Each call is listed once for all instances.
         """
         return {
             "calls": gathered(self.solution.calls, self.solution.places),

@@ -68,8 +68,8 @@ class Control:
         self._taking: set[str] = set()
 
     async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
-        """End a run and its calls, no matter which process drives it. A run that has already ended
-        does not change.
+        """End a run and its calls, whichever process drives it. A run that has ended does not
+        change.
 
         A run that nobody drives ends without being continued first. If another live process drives
         it, this method asks that process to end the run and waits until it has done so. `caller` is
@@ -104,8 +104,8 @@ class Control:
             await anyio.sleep(LISTENS_SECONDS / 2)
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
-        """Settle a pending approval of a run, no matter which process drives it. See
-        `Bridge.decide` for details and errors.
+        """Settle a pending approval of a run, whichever process drives it. See `Bridge.decide` for
+        details and errors.
         """
         with contextlib.suppress(InterruptedRunError):
             # If another process drives the run, the rules of that process apply.

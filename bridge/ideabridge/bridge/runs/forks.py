@@ -403,7 +403,7 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
         if message.type == "input" and not message.instance
     ]
     if not places:
-        raise ForkError("input: the run takes no input, so its fork cannot be given one")
+        raise ForkError("input: the run takes no input, so its fork cannot take one either")
     if len(places) > 1:
         raise ForkError(
             "input: the run takes more than one input, but a fork can replace only a single input"

@@ -21,9 +21,11 @@ _MOST_NAMED: Final = 3
 def why_not_here(
     store: Store, publication: Publication, caller: Viewer, lacking: Callable[[ToolKey], str | None]
 ) -> str | None:
-    """Return why a published idea cannot be called in this process, no matter which modules are up.
-    For example: "needs the server 'git', which is not configured here". Return None if the idea can
-    be called, possibly only once its modules are up.
+    """Return why a published idea cannot be called in this process, or None.
+
+    For example: "needs the server 'git', which is not configured here". The reason does not depend
+    on which modules are up. None means that the idea can be called, possibly only once its modules
+    are up.
 
     Args:
         store: holds the publications.

@@ -68,7 +68,7 @@ class Pin:
 
     @property
     def label(self) -> str:
-        """The name of the tool as people see it, such as `module.tool`."""
+        """The human-readable name of the tool, such as `module.tool`."""
         if not self.module:
             return self.tool
         if self.module.startswith(IDEA):

@@ -109,7 +109,7 @@ class Runs:
         registry: finds the runs.
         has_own_handlers: True if the user has defined message handlers, whose code only this
             process has.
-        control: cancels and decides on runs, no matter which process drives them.
+        control: cancels and decides on runs, whichever process drives them.
     """
 
     def __init__(

@@ -236,7 +236,7 @@ class Deciding:
         return not only_persons(self.bridge.approval) and not self.shows_forms(request)
 
     def by_person(self, run: Run, request: ToolRequest) -> str | None:
-        """Return how the person decides, or None if the assistant is allowed to decide."""
+        """Return how a person decides, or None if the assistant is allowed to decide."""
         if self.shows_forms(request, run):
             return IN_THE_FORM.format(self.commands_of(request).places)
         if only_persons(self.bridge.approval) or only_persons(run.machine.settings.approval):
@@ -246,11 +246,11 @@ class Deciding:
         return None
 
     def who_decides(self, run: Run, request: ToolRequest) -> str:
-        """Return a sentence for an answer that says who decides, and how."""
+        """Return a sentence for an answer about who decides, and how."""
         return self.by_person(run, request) or BY_ASSISTANT.format(self.commands_of(request).places)
 
     def commands_of(self, request: ToolRequest) -> Commands:
-        """Return the commands that a message to a caller can contain.
+        """Return the commands for messages to a caller.
 
         If the caller is a named user, who might be on another machine, the commands omit the
         server's folders.
@@ -279,13 +279,14 @@ class Deciding:
 
 
 def in_form(request: ToolRequest) -> Decider:
-    """Return the person who answers a form of a request."""
+    """Return the `Decider` for a person who answers a form of a request."""
     return Decider("person", "form", person_of(request.caller))
 
 
 def by_tool(request: ToolRequest) -> Decider:
-    """Return a `Decider` that names the assistant: a model calls `decide_approval`, even if a
-    person instructed it.
+    """Return the `Decider` for the assistant.
+
+    A model calls `decide_approval`, even if a person told it to.
     """
     return Decider("assistant", "tool", person_of(request.caller))
 
@@ -348,8 +349,9 @@ def _approval_of(
     reason: str | None,
     by: Decider,
 ) -> Decision | str:
-    """Return the decision to run a call unchanged, or with the values that the person chose for its
-    assumptions. `answer` says whether later calls are allowed to run, too.
+    """Return the decision to run a call, possibly with the person's values for its assumptions.
+
+    `answer` says whether later calls are allowed to run, too.
     """
     chosen = dict[str, Candidate]()
     for name, assumption, texts in assumed_of(approval):
@@ -396,7 +398,7 @@ async def _decide(
     request: ToolRequest,
     deciding: Deciding,
 ) -> str | None:
-    """Apply a person's answer to a waiting call. An answer that comes too late has no effect.
+    """Apply a person's answer to a waiting call. A late answer has no effect.
 
     Returns:
         The reason why the answer is not accepted if the person can answer again, and otherwise

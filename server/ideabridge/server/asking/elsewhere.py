@@ -42,7 +42,7 @@ _SILENT_SECONDS: Final = 15.0
 """Time, in seconds, after which a silent holder is considered dead."""
 
 _KEPT_SECONDS: Final = 30.0
-"""Time, in seconds, for which the holder keeps an outcome that the asking server does not fetch."""
+"""How long, in seconds, the holder keeps an outcome that the asker does not fetch."""
 
 _RESPONSES: Final[TypeAdapter[dict[str, types.InputResponse]]] = TypeAdapter(
     dict[str, types.InputResponse]
@@ -54,7 +54,7 @@ next question as `InputRequired`."""
 
 
 class CallElsewhereError(IdeabridgeError):
-    """The server that holds the call did not respond, or responded with this error."""
+    """The server that holds the call did not respond, or responded with an error."""
 
 
 class CallsElsewhere:

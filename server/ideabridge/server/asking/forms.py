@@ -121,10 +121,11 @@ the decision `approve`."""
 
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
-    """Return the fields of a form: either the fields of a module's question, marked as the
-    module's, or the fields for a decision.
+    """Return the fields of a form, for a decision or for a module's question.
 
-    If the call is not shown in full, the form only lets a person refuse it.
+    The fields of a module's question are marked as the module's.
+
+    If the call is not shown in full, it can only be refused in the form.
     """
     if request.inquiry is not None:
         return _of_module(request.inquiry)
@@ -285,8 +286,7 @@ def publication_form(
 def marked_question(
     module: str, question: types.InputRequest, fault: str | None
 ) -> types.InputRequest:
-    """Return a module's question to the client of a direct call, with everything that the module
-    wrote marked as its own words.
+    """Return a module's question for the client of a direct call, with the module's words marked.
 
     Args:
         module: the module.
@@ -541,7 +541,7 @@ def _marked(text: str, first: str = MARK) -> Iterator[str]:
 
 
 def clipped_for_form(text: str) -> str:
-    """Return a text on one line. A long text is shortened."""
+    """Return text on one line, shortened if it is long."""
     return _clipped(text, _FAULT)
 
 

@@ -105,7 +105,7 @@ class ParkedCallError(IdeabridgeError):
 
 
 class RelayedClient:
-    """The client of a direct call, in the role of the module's `DirectClient`.
+    """The client of a direct call, acting as the module's `DirectClient`.
 
     Args:
         context: the request.
@@ -135,7 +135,7 @@ class RelayedClient:
     def marked(
         self, module: str, question: types.InputRequest, fault: str | None
     ) -> types.InputRequest:
-        """Return a question with everything that the module wrote marked as its own words."""
+        """Return a question with the module's words marked."""
         return marked_question(module, question, fault)
 
     @property
@@ -317,8 +317,9 @@ class _ParkedCall:
 
 
 def _named_in(result: JSONObject) -> Iterator[str]:
-    """Return the URIs of the resources that a result names: in links and embedded resources,
-    including those in messages, and in resource contents.
+    """Return the URIs of the resources that a result mentions.
+
+    They are in links and embedded resources, also within messages, and in resource contents.
     """
     for block in objects_in(result.get("content")):
         yield from _named_by(block)
@@ -366,12 +367,13 @@ class Relaying:
         # The log levels of clients of the handshake era, keyed by session. The number is limited,
         # because the SDK does not report the end of every session.
         self._levels: OrderedDict[str, types.LoggingLevel] = OrderedDict()
-        # The module that was the first to name a resource to a caller, keyed by caller and URI.
+        # The module that first mentioned a resource to a caller, keyed by caller and URI.
         self._named: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def note_named(self, module: str, result: JSONObject, caller: str) -> None:
-        """Record the resources that a module's result names to a caller, because they might be
-        missing from the module's lists.
+        """Record the resources mentioned in a module's result for a caller.
+
+        They might be missing from the module's lists.
         """
         for uri in _named_in(result):
             if len(uri) <= _LONGEST_URI:
@@ -381,9 +383,7 @@ class Relaying:
             self._named.popitem(last=False)
 
     def module_that_named(self, uri: str, caller: str) -> str:
-        """Return the module whose result first named this resource to a caller, or "" if there is
-        none.
-        """
+        """Return the module whose result first mentioned this resource to a caller, or ""."""
         return self._named.get((caller, uri), "")
 
     def set_level(self, session: str, level: types.LoggingLevel) -> types.LoggingLevel:
@@ -462,8 +462,7 @@ class Relaying:
     def _checked(
         self, module: str, last: Round, responses: Mapping[str, types.InputResponse]
     ) -> dict[str, types.InputResponse] | None:
-        """Return the answers to the questions that a module asked in the last round, or None if
-        there are none.
+        """Return the answers to a module's questions of the last round, or None if there are none.
 
         Raises:
             InputRequired: an answer is not accepted, so its question is asked again.

@@ -292,7 +292,7 @@ def _repeats(result: _Result, rejected: SolutionRejected) -> bool:
 
 
 def _journaled(result: _Result) -> str:
-    """Return an answer without a solution in the form that the journal stores."""
+    """Return an answer that has no solution in the form that the journal stores."""
     blocks = _blocks(result)
     texts = list[str]()
     left = _KEPT_CHARACTERS
@@ -346,9 +346,7 @@ class Sampler:
         return run.root.turns.mind == SAMPLING and request.samples
 
     def explain(self, run: Run, request: ToolRequest, seconds: float) -> None:
-        """Add a note that says why the caller is asked for a solution even though the run uses
-        sampling.
-        """
+        """Add a note on why the caller is asked for a solution although the run uses sampling."""
         if request.notes or not _waiting(run) or run.status != "needs_solution":
             return
 
@@ -419,9 +417,10 @@ class Sampler:
         )
 
     def _open(self, run: Run, request: ToolRequest) -> tuple[list[Run], list[Run], list[_Sent]]:
-        """Return three lists: the waiting runs whose Requests can be sent now, the waiting runs
-        whose Requests were sent by other requests of this process, and the unanswered Requests of
-        earlier rounds.
+        """Sort the waiting runs by whether their Requests can be sent.
+
+        Return the runs whose Requests can be sent now, the runs whose Requests other requests of
+        this process have sent, and the unanswered Requests of earlier rounds.
         """
         waiting = _waiting(run)
         # If a client has refused, do not ask it again just because someone looks at the run.
@@ -659,8 +658,8 @@ class Sampler:
         )
 
     def _expect_new(self, run: Run, sample: Sample, result: _Result) -> None:
-        """Reject an answer that repeats a malformed one, and an answer to a question that has been
-        asked again since.
+        """Reject an answer that repeats a malformed one or whose question has since been asked
+        again.
         """
         if not run.machine.awaits_solution or run.turn != sample.turn or sample == _sample_of(run):
             return
@@ -697,7 +696,7 @@ def _setting(root: Run) -> str:
 
 
 def _waiting(run: Run) -> list[Run]:
-    """Return the run or rooms that wait for a solution from the client's model."""
+    """Return the run and rooms that wait for a solution from the client's model."""
     return [
         run_asking
         for run_asking in run.open_requests()

@@ -1,5 +1,5 @@
-"""Signs a person in to a module: through a browser that is redirected to this machine, or with an
-address that the person pastes.
+"""Signing in: signs a person in to a module, through a browser redirect to this machine or a pasted
+address.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIGN_IN_SECONDS: Final = 600.0
 """Time limit, in seconds, for a person to sign in."""
 
 _CONNECT_SECONDS: Final = 60.0
-"""Extra seconds that a sign-in can take, on top of the time that the person has."""
+"""Extra time, in seconds, for the sign-in as a whole, on top of the person's time."""
 
 _PATH: Final = "/callback"
 _HEAD_BYTES: Final = 32 * 1024
@@ -43,7 +43,7 @@ _PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>id
 
 
 class NoSignInError(IdeabridgeError):
-    """A person cannot sign in to a server, or does not need to. The message says why."""
+    """Signing in to a server is impossible or not needed. The message says why."""
 
 
 def expect_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> None:
@@ -78,7 +78,7 @@ class SignedIn:
     """A sign-in that succeeded.
 
     Attributes:
-        kept_in: the place where the tokens are stored, in words for people.
+        kept_in: where the tokens are stored, as readable text.
         problem: the reason why the server still cannot be used, or "".
     """
 
@@ -130,9 +130,7 @@ async def sign_in(
 
 
 def _token_place(module: Module) -> str | None:
-    """Return the place where the tokens of a person who has signed in are stored, or None if nobody
-    has signed in.
-    """
+    """Return where the tokens of a signed-in person are stored, or None if nobody has signed in."""
     return None if module.authorization is None else module.authorization.signed_in
 
 
@@ -217,8 +215,7 @@ class BrowserPerson:
 
 
 class PastingPerson:
-    """A person whose browser is on another machine, and who pastes the address that the browser
-    ends up at.
+    """A person with a browser on another machine, who pastes the address where the browser ends up.
 
     Args:
         redirect_uri: the address that the browser is redirected to. Nothing has to listen there.
@@ -256,7 +253,7 @@ class PastingPerson:
 async def browser_person(
     redirect_uri: str | None, show: Callable[[str], None], *, opens: bool = True
 ) -> AsyncGenerator[BrowserPerson]:
-    """Yield a person whose browser is redirected to a port of this machine.
+    """Yield a person whose browser is redirected to a port on this machine.
 
     The port listens until the block ends. For the arguments, see `BrowserPerson`.
 

@@ -58,8 +58,8 @@ class ModuleViews:
             bridge.modules[name].note([problem])
 
     def serves(self, module: str, uri: str) -> bool:
-        """Return whether a module is allowed to offer the resource with this URI, or to report that
-        it has changed.
+        """Return whether a module is allowed to offer, or report changes to, the resource with this
+        URI.
         """
         if not is_view_uri(uri):
             return True
@@ -88,15 +88,13 @@ class ModuleViews:
         return [self.part(module, entry) for entry in entries if not self._withholds(module, entry)]
 
     def for_models(self, tool: dict[str, Any]) -> dict[str, Any]:
-        """Return the definition of a tool that does not belong to the module, marked so that none
-        of the module's views can call the tool.
-        """
+        """Return the definition of another server's tool, marked so that no view can call it."""
         meta = {**tool.get("_meta", {}), "ui": _FOR_MODELS}
         return {**tool, "_meta": meta}
 
     def result(self, module: str, result: JSONObject) -> JSONObject:
-        """Return the result of a module's call or prompt, with each withheld view replaced with a
-        text. HTML that is not a view is passed on as plain text.
+        """Return the result of a module's call or prompt, with each withheld view replaced with an
+        explanation. HTML that is not a view is passed on as plain text.
         """
         changed = dict(self.part(module, result))
         content = result.get("content")
@@ -167,7 +165,7 @@ class ModuleViews:
         return block
 
     def _withheld(self, module: str, resource: JSONObject) -> JSONObject | None:
-        """Return the text that replaces a withheld view, or None for any other resource."""
+        """Return the explanation that replaces a withheld view, or None for any other resource."""
         if not self._withholds(module, resource):
             return None
         return {"type": "text", "text": f"({self.reason_withheld(module, resource)})"}

@@ -119,7 +119,7 @@ class RunTasks:
         return {**self._task(run.id, "completed"), "result": result, "resultType": "complete"}
 
     async def update(self, params: UpdateTaskParams, request: ToolRequest) -> dict[str, Any]:
-        """Acknowledge answers, which change nothing, because tasks never ask for any.
+        """Acknowledge answers. They change nothing, because tasks never ask for answers.
 
         Raises:
             MCPError: the caller has no such run, or the client does not declare the extension.

@@ -67,7 +67,7 @@ _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class CountedTool:
-    """A tool in the form in which its calls are counted.
+    """A tool, as its calls are counted.
 
     Attributes:
         workspace: the workspace in which it is called, or "".

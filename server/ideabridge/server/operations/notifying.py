@@ -1,5 +1,5 @@
-"""Notifying: notifies a person who has neither a client nor the page open that a decision is
-waiting.
+"""Notifying: tells a person that a decision is waiting, even if neither a client nor the page is
+open.
 
 A message says how many decisions are waiting and where to make them. It contains no values from
 calls, no titles and no names, because others might read it in transit. Questions that are asked
@@ -114,9 +114,7 @@ class Notifying:
                 await anyio.sleep(REST_SECONDS)
 
     async def _waiting(self) -> set[tuple[str, str]]:
-        """Return the run and the approval for each open question of the runs that have asked
-        one.
-        """
+        """Return the run and the approval of each open question."""
         waiting: set[tuple[str, str]] = set()
         for run_id in sorted(self._runs):
             approvals: set[tuple[str, str]] = set()

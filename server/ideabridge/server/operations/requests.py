@@ -65,7 +65,7 @@ class ServedRequest:
         kind: the kind of the called tool, which says to whom the tool belongs.
         workspace: the name of the workspace that the request was sent to, or "".
         user: the name of the user, or another caller; "" if the sender is not identified.
-        status: the way in which the request ended.
+        status: how the request ended.
         seconds: the time from the arrival of the request to its answer, or to the end of its
             stream.
         http: the HTTP status; None on stdio.
@@ -215,9 +215,7 @@ class RequestWatch:
                 self._report(served)
 
     def _method_label(self, method: str) -> str:
-        """Return the method, or "unknown" if nothing handles it, because clients can choose any
-        name.
-        """
+        """Return the method, or "unknown" if nothing handles it. Clients can send any name."""
         server = self._server
         is_known = (
             method in _SDK_METHODS

@@ -149,7 +149,7 @@ def _changed_file(file: Path) -> SetupError:
 
 
 def _users_of(plan: SetupPlan, secret: NewSecret) -> dict[str, str]:
-    """Return the servers that are allowed to use a secret, each with the digest of its entry.
+    """Return the servers that may use a secret, each with the digest of its entry.
 
     Every server in the user's own file is allowed to use all of that file's secrets.
     """

@@ -123,7 +123,7 @@ def known_secrets(targets: Destinations) -> KnownSecrets:
 
 
 class Extraction:
-    """Replaces secrets in entries, and gives each a name that no other value has.
+    """Replaces secrets in entries, giving each a unique name.
 
     Args:
         known: the secrets that are stored.
@@ -158,7 +158,7 @@ class Extraction:
         )
 
     def _name(self, owner: SecretOwner, wanted: str, value: str) -> str:
-        """Return a name for a value: the wanted name, unless another value already has it."""
+        """Return a name for a value: `wanted`, unless another value already has it."""
         numbered = (f"{wanted[:90]}-{number}" for number in itertools.count(2))
         for name in itertools.chain([wanted], numbered):
             key = owner.file, name

@@ -289,7 +289,7 @@ def plan_setup(
 
     Args:
         inventory: the hosts on this machine.
-        command: the command, in words, with which hosts start ideabridge.
+        command: the command with which hosts start ideabridge, as a list of words.
         note: a note for the person about this command.
         service: the service to which hosts connect, or None. A host whose form for an address is
             not known starts the command instead.
@@ -485,8 +485,8 @@ def _with_secret(source: ServerSource, places: Sequence[str]) -> RefusedServer:
 
 
 def _known_name(digests: Mapping[str, str], group: _Group) -> str | None:
-    """Return the name of the configured server that has the same command or address as a group, or
-    None if no server has.
+    """Return the name of the configured server with the same command or address as a group, or
+    None.
     """
     entry = group.sources[0].adoption.host_entry
     wanted = (start_digest(entry), start_digest(masked(entry)))
@@ -503,7 +503,7 @@ def start_digest(entry: JSONObject) -> str:
 
 
 def _free_name(source: ServerSource, present: Mapping[str, str]) -> str:
-    """Return a name for a server that no other server in the configuration has."""
+    """Return a name for a server that is unused in the configuration."""
     name = source.adoption.name
     if name not in present:
         return name

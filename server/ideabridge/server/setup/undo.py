@@ -57,7 +57,7 @@ class UndoneStep:
 
 
 def describe_step(step: SetupStep) -> str:
-    """Return a text for users that describes a change of a setup."""
+    """Return a description, for users, of a change made by a setup."""
     match step:
         case FileStep():
             return f"{step.file.path} ({step.title})"

@@ -220,8 +220,9 @@ class Connections:
             self._drop_of_largest_sender()
 
     def _drop_of_largest_sender(self) -> None:
-        """Drop the oldest arriving request from the caller who is sending the most requests at the
-        same time, so that no other caller is affected.
+        """Drop the oldest arriving request of the caller with the most arriving requests.
+
+        No other caller is affected.
         """
         sending = self._ranks[Rank.SENDING]
         senders = Counter(connection.caller for connection in sending)

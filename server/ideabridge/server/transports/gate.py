@@ -50,7 +50,7 @@ CALLS: Final = "/mcp"
 WORKSPACES: Final = f"{CALLS}/w/"
 PROFILES: Final = f"{CALLS}/p/"
 _PROFILE: Final = "ideabridge.profile"
-"""The key, in the scope of a request, of the profile that its address names."""
+"""The key, in the scope of a request, of the profile in its address."""
 
 PAGE: Final = "/ui"
 ALIVE: Final = "/healthz"
@@ -161,7 +161,7 @@ class Admission:
 
 STRANGER: Final = Admission(None, is_named=False)
 ANYBODY: Final = Admission(LOCAL, is_named=False)
-"""The admission for anybody who reaches a server that needs no token."""
+"""The admission for everybody who can reach a server that needs no token."""
 
 
 class Door(Protocol):
@@ -170,7 +170,7 @@ class Door(Protocol):
     """
 
     async def identify(self, scope: Scope) -> Admission | ASGIApp:
-        """Identify the sender of a request from its headers alone, or return the answer that
+        """Return the sender of a request, identified by its headers alone, or the answer that
         rejects it.
 
         Raises:
@@ -244,7 +244,7 @@ class TokenDoor:
     def _admitted(
         self, scope: Scope, access: AccessToken, token: bytes | None, profile: str | None
     ) -> Admission | ASGIApp:
-        """Admit a caller to the profile that the address names, or refuse it.
+        """Admit a caller to the profile in the address, or refuse the request.
 
         Args:
             scope: the request.
@@ -296,7 +296,7 @@ _INVALID_REQUEST: Final = -32600
 
 
 def _profile_named(scope: Scope) -> str | None:
-    """Return the profile that a request's address names, or None.
+    """Return the profile in a request's address, or None.
 
     If the address names a profile, rewrite the address to `/mcp`, where the SDK serves the request.
     """

@@ -58,8 +58,9 @@ class RefusedMessage:
 
 
 def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
-    """Return the messages on a line or in a body, in order. If the list is empty, there is no
-    message to process or to answer.
+    """Return the messages on a line or in a body, in order.
+
+    If the list is empty, there is nothing to process or to answer.
 
     `data` must already be within the limits that `problem` checks.
     """

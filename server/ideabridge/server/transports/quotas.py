@@ -22,8 +22,8 @@ from ideabridge.tools.errors import LimitExceededError
 # -- quotas ----------------------------------------------------------------------------------------
 
 _MOST_RATES: Final = 10_000
-"""Maximum number of (caller, kind) pairs that `spend` remembers. Beyond it, the least recently used
-pair is forgotten."""
+"""Maximum number of (caller, kind) pairs that `spend` remembers. If there are more, the least
+recently used pair is forgotten."""
 
 
 class QuotaError(LimitExceededError):
@@ -39,8 +39,9 @@ class QuotaError(LimitExceededError):
 
 
 class Quotas:
-    """Counts what each caller holds at present, and what each caller has recently used. Times come
-    from a monotonic clock in seconds.
+    """Counts what each caller holds now and has recently used.
+
+    Times come from a monotonic clock in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -30,7 +30,7 @@ from ideabridge.server.transports.quotas import MAX_MESSAGE, problem, refused, s
 
 _CHUNK: Final = 64 * 1024
 _UNBLOCKED: Final = getattr(select, "PIPE_BUF", 512)
-"""Number of bytes that a write to a ready pipe accepts without blocking (POSIX)."""
+"""Number of bytes that can be written to a ready pipe without blocking (POSIX)."""
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from ideabridge.tools.errors import IdeabridgeError
 logger: Final = logging.getLogger(__name__)
 
 _WORKSPACE: Final = "ideabridge.workspace"
-"""The key, in the scope of a request, of the workspace that its address names."""
+"""The key, in the scope of a request, of the workspace in its address."""
 
 _DOOR: Final = "ideabridge.door"
 """The key, in the scope of a request, of the door to the request's workspace."""
@@ -221,7 +221,7 @@ class WorkspaceDoor:
 
 
 def _workspace_named(scope: Scope) -> str | None:
-    """Return the workspace that a request's address names, or None.
+    """Return the workspace in a request's address, or None.
 
     If the address names a workspace, rewrite the address to `/mcp` and the rest of the path, where
     the workspace serves the request.

@@ -46,8 +46,9 @@ class CheckResult:
 
     @property
     def parts(self) -> tuple[str, str]:
-        """The kind of what was checked and its name, such as `("server", "git")`. The name is ""
-        unless it is a server or a client.
+        """The kind and the name of what was checked, such as `("server", "git")`.
+
+        The name is "" for anything other than a server or a client.
         """
         kind, _, name = self.topic.partition(" ")
         return (kind, name) if kind in ("server", "client") else (self.topic, "")
@@ -416,7 +417,7 @@ async def check_mind(findings: Findings, configuration: Configuration) -> None:
 
 
 def _listed(name: str, names: list[str] | None) -> str:
-    """Return a phrase about whether a server has the configured model."""
+    """Return a phrase that says whether a server has the configured model."""
     if names is None:
         return "; it answers, but does not list its models"
     if any(model in (name, f"{name}:latest") for model in names):

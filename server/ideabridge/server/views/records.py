@@ -141,7 +141,7 @@ def listed_runs(
 
 
 def lineage_of(store: Store, record: RunRecord) -> JSONObject:
-    """Return the runs and ideas that a run came from or led to."""
+    """Return a run's parent, the run it was forked from, its forks, its rooms and its ideas."""
     lineage: JSONObject = {}
     if record.parent is not None:
         lineage["part_of"] = record.parent
@@ -184,7 +184,7 @@ def input_of(store: Store, run_id: str) -> JSONObject:
 
 
 def task_of(store: Store, run_id: str) -> str:
-    """Return the text with which a run began: the first text of a user in its context, or ""."""
+    """Return the task of a run: the first user text in its context, or ""."""
     for message in _context_of(store, run_id):
         if message.type == "text" and message.role == "user" and isinstance(message.value, str):
             return message.value

@@ -31,7 +31,7 @@ _COLUMNS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The amount of a question that can be shown in a place such as a form or a page.
+    """How much of a question fits in a place such as a form or a page.
 
     Attributes:
         characters: the maximum length, in characters, of the content as JSON on one line. The
@@ -88,12 +88,13 @@ class ShownQuestion:
     digest: str
 
     def choices(self, choices: Iterable[Choice]) -> tuple[Choice, ...]:
-        """Return the choices that a person has in this place."""
+        """Return the choices that a person has where the question is shown."""
         return choices_if(choices, whole=self.whole)
 
     def seal(self, secret: str, key: str) -> str:
-        """Return the string with which a form proves that it showed the question in full. The
-        string is empty if the form did not show it in full.
+        """Return the string with which a form proves that it showed the question in full.
+
+        The string is empty if it did not.
 
         Args:
             secret: the session's secret, so that nobody else can produce the string.
@@ -194,7 +195,7 @@ def _reasons_of(reasons: str, room: Room) -> str | None:
 
 
 def _beginning(text: str, room: Room) -> str:
-    """Return the beginning of a text that does not fit in a place, as it is shown there."""
+    """Return the beginning, in its displayed form, of text that does not fit."""
     lines = text[: room.characters].split("\n")
     return "\n".join(lines[: room.lines])
 
@@ -209,22 +210,25 @@ def content_of(question: Question) -> JSONObject:
 
 
 def shown_without_ids(question: Question) -> JSONObject:
-    """Return the call or the plan that a question is about, as a person sees it."""
+    """Return the call or the plan that a question is about, in the form shown to people."""
     if question.kind == "plan":
         return plan_without_ids(question.shown)
     return call_without_ids(question.shown)
 
 
 def call_without_ids(call: JSONObject) -> JSONObject:
-    """Return a call as a person sees it: without its id and the ids of the calls that it waited
-    for, because these ids do not affect what the call does.
+    """Return a call in the form shown to people.
+
+    Its id, and the ids of the calls that it waited for, are left out, because they do not affect
+    what the call does.
     """
     return {key: value for key, value in call.items() if key not in ("_id", "_after")}
 
 
 def plan_without_ids(plan: JSONObject) -> JSONObject:
-    """Return a plan as a person sees it: without the ids of its calls. Places such as `calls.2` say
-    which calls a call waits for.
+    """Return a plan in the form shown to people, without the ids of its calls.
+
+    Places such as `calls.2` say which calls a call waits for.
     """
     if "calls" not in plan:
         return plan

@@ -134,7 +134,5 @@ def error_line(entry: JSONObject) -> str:
 
 
 def cost_of_request(size: int) -> str:
-    """Return a note on the cost of a Request of this size. The number of tokens is an
-    estimate.
-    """
+    """Return a note on the cost of a Request of `size` bytes, with an estimate in tokens."""
     return f"{size:,} bytes, about {tokens_of(size):,} tokens"

@@ -372,8 +372,8 @@ class Trace:
             self._note_decision(event, bar.number, at)
 
     def _accept(self, decider: str, at: float | None) -> None:
-        """Accept the plan that waited for approval. The time that it waited counts for each of its
-        calls.
+        """Accept the plan that waited for approval. Each of its calls counts as having waited as
+        long.
         """
         if at is None or self.plan_asked is None:
             return
@@ -409,6 +409,6 @@ class Trace:
 
 
 def module_of(bar: CallBar, trace: Trace) -> str:
-    """Return the module that the call in a bar belongs to, or "" for in-process code."""
+    """Return the module of a bar's call, or "" for in-process code."""
     module = WrittenCall.of(bar.call).module
     return trace.modules.get(bar.name, "") if module is None else module

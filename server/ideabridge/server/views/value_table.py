@@ -33,7 +33,7 @@ _LINE_END: Final = re.compile(r"(?<!\\)(?:\\\\)*\\n")
 
 
 def parameter_label(name: str) -> str:
-    """Return the name of a parameter as people see it. An unusual name is shown as JSON."""
+    """Return the displayed name of a parameter. An unusual name is shown as JSON."""
     return name if _NAME.fullmatch(name) else readable_json(name)
 
 
