@@ -1,4 +1,4 @@
-"""Admin: users with their invitations, sessions and limits."""
+"""Admin: users with their invitations, sessions and limits; and who decides."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from ideabridge.bridge.store.store import Store
+from ideabridge.server.ui.deciders import write_deciders
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.errors import ArgumentError
 from tests.ui.serving import client, send, served, stranger
 
 COMMENTED = '{\n  // ours\n  "limits": {"calls": 500}\n}\n'
@@ -224,3 +227,79 @@ def test_only_the_owner_changes_limits(tmp_path: Path, site: str, file: Path) ->
         answer = send(ada, "/ui/admin/limits", page="/ui/admin", calls="1")
         assert "only the owner" in answer.text
         assert file.read_text(encoding="utf-8") == COMMENTED
+
+
+def test_the_owner_lets_only_people_decide_and_undoes_it(page: Page, site: str, file: Path) -> None:
+    page.goto(f"{site}approvals")
+    beside = page.locator("#deciders")
+    expect(beside).to_contain_text("Some assistants can pass on your answer")
+    only_people = page.get_by_role("button", name="Accept answers only from people")
+    expect(only_people).to_have_accessible_description(re.compile("calls directly then ask you"))
+    only_people.click()
+    expect(page.get_by_role("status")).to_contain_text("Only people decide now.")
+    expect(beside).to_contain_text("Only people decide: here")
+    text = file.read_text(encoding="utf-8")
+    assert "// ours" in text
+    written = json.loads(text.replace("// ours", ""))
+    assert written == {"limits": {"calls": 500}, "approval": {"by": "person"}}
+
+    page.get_by_role("button", name="Let assistants pass on my answers").click()
+    expect(page.get_by_role("status")).to_contain_text("Assistants can pass on your answers.")
+    expect(beside).to_contain_text("Some assistants can pass on your answer")
+    # The same bytes as before.
+    assert file.read_text(encoding="utf-8") == COMMENTED
+
+
+@pytest.mark.parametrize(
+    ("written", "then"),
+    [
+        ("default", {"by": "person"}),
+        ({"default": "ask", "rules": []}, {"default": "ask", "rules": [], "by": "person"}),
+    ],
+)
+def test_who_decides_is_written_into_the_rules_of_the_file(
+    tmp_path: Path, written: JSON, then: JSON
+) -> None:
+    path = tmp_path / "ideabridge.json"
+    path.write_text(json.dumps({"approval": written}), encoding="utf-8")
+    write_deciders(path, only_people=True)
+    assert json.loads(path.read_text(encoding="utf-8")) == {"approval": then}
+
+
+def test_nobody_decides_where_nothing_asks(tmp_path: Path, file: Path) -> None:
+    allowed = '{"approval": "allow_all"}'
+    file.write_text(allowed, encoding="utf-8")
+    with served(tmp_path) as url, client(url) as http:
+        assert "Accept answers only from people" not in http.get("/ui/approvals").text
+        answer = send(http, "/ui/approvals/deciders", page="/ui/approvals", by="people")
+        assert "a configuration that the page cannot change" in answer.text
+    with pytest.raises(ArgumentError, match="nothing asks"):
+        write_deciders(file, only_people=True)
+    assert file.read_text(encoding="utf-8") == allowed
+
+
+def test_only_the_owner_chooses_who_decides(tmp_path: Path, site: str, file: Path) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.users.add("ada", "admin")
+        store.users.add("mel", "member")
+        tokens = [store.users.add_token(name)[1] for name in ("ada", "mel")]
+
+    for token in tokens:
+        with stranger(site) as http:
+            http.post("/ui/sign-in", data={"token": token})
+            page = http.get("/ui/approvals").text
+            assert "Accept answers only from people" not in page
+            answer = send(http, "/ui/approvals/deciders", page="/ui/approvals", by="people")
+            assert "only the owner" in answer.text
+
+    with client(site) as http:
+        # A form of another site does not have the secret.
+        forged = http.post("/ui/approvals/deciders", data={"by": "people"})
+        assert forged.status_code == 403
+        odd = send(http, "/ui/approvals/deciders", page="/ui/approvals", by="nobody")
+        assert "expected people or anyone" in odd.text
+
+    with stranger(site) as http:
+        refused = http.post("/ui/approvals/deciders", data={"by": "people", "secret": "x"})
+        assert refused.url.path == "/ui/sign-in"
+    assert file.read_text(encoding="utf-8") == COMMENTED

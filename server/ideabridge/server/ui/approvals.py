@@ -13,14 +13,16 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 from urllib.parse import urlencode
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.configuration import ApprovalRules, reason_of_setting
+from ideabridge.bridge.configuration import reason_of_setting
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import decider_text
 from ideabridge.bridge.loop.policy import (
@@ -28,6 +30,7 @@ from ideabridge.bridge.loop.policy import (
     DESTRUCTIVE,
     UNDECLARED,
     named_tool,
+    only_persons,
 )
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import Decision, DecisionName
@@ -41,6 +44,7 @@ from ideabridge.server.ui.access import (
     Note,
     PageLink,
     Visitor,
+    expect_owner,
     form_of,
     visitor_of,
 )
@@ -51,7 +55,9 @@ from ideabridge.server.ui.call_values import (
     compared_values,
     earlier_call,
 )
+from ideabridge.server.ui.deciders import may_choose_deciders, write_deciders
 from ideabridge.server.ui.forms import number_from
+from ideabridge.server.ui.server_forms import file_to_change
 from ideabridge.server.ui.showing import as_json, capital, in_one_line, run_name
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
@@ -400,6 +406,11 @@ class ApprovalPages:
             Route("/approvals/whole", self.show_whole),
             Route("/approvals/decide", self._site.changing(self.decide), methods=["POST"]),
             Route("/approvals/rules", self._site.changing(self.withdraw), methods=["POST"]),
+            Route(
+                "/approvals/deciders",
+                self._site.changing(self.choose_deciders),
+                methods=["POST"],
+            ),
         ]
 
     async def list(self, request: Request) -> Response:
@@ -435,7 +446,7 @@ class ApprovalPages:
             later = f"?{urlencode({'after': f'{asked}:{key}'})}"
 
         rows.update({row.key: row for row in tried or ()})
-        approval = self._bridge.configuration.approval
+        configuration = self._bridge.configuration
         return self._site.page(
             request,
             "approvals.html",
@@ -452,7 +463,8 @@ class ApprovalPages:
             has_rules=self._bridge.standing_rules is not None,
             rules=rules,
             rules_problem=problem,
-            only_people=isinstance(approval, ApprovalRules) and approval.by == "person",
+            only_people=only_persons(configuration.approval_setting),
+            may_choose_deciders=may_choose_deciders(configuration, visitor),
         )
 
     async def show_past(self, request: Request) -> Response:
@@ -538,6 +550,29 @@ class ApprovalPages:
         await compute_in_thread(rules.withdraw, chosen)
         visitor.notes.append(Note("good", f"From now on, {chosen.tool.label} asks again."))
         return self._site.back_to_form(request)
+
+    async def choose_deciders(self, request: Request) -> Response:
+        """Let only people decide, or let assistants pass on their answers again."""
+        visitor = visitor_of(request)
+        expect_owner(visitor)
+        configuration = self._bridge.configuration
+        file = file_to_change(configuration)
+        reloading = self._site.front.reloading
+        if file is None or reloading is None or not may_choose_deciders(configuration, visitor):
+            raise ArgumentError("who decides is set in a configuration that the page cannot change")
+
+        by = form_of(request).get("by")
+        if by not in ("people", "anyone"):
+            raise ArgumentError(f"by: expected people or anyone, found {by[:40]!r}")
+
+        only_people = by == "people"
+        await anyio.to_thread.run_sync(partial(write_deciders, file, only_people=only_people))
+        await reloading.look()
+        if only_people:
+            text = f"Only people decide now. This is written to {file}."
+        else:
+            text = f"Assistants can pass on your answers. This is written to {file}."
+        return self._site.back(request, "/approvals", text)
 
     async def show_whole(self, request: Request) -> Response:
         """Show a single open decision, with everything that an approval would allow."""
