@@ -19,6 +19,7 @@ from typing import Final, Literal
 import httpx
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
+from ideabridge.server.ui.access import PAGE_CLIENT
 from tests.ui.serving import CHROMIUM, ask, client, link_to, seal, send, served
 from tests.ui.test_servers import SERVERS, configured
 from tests.ui.test_shown import key_of
@@ -122,8 +123,8 @@ EARLIER: Final = (
 )
 """Titles of runs that nobody looks at closely."""
 
-CLIENTS: Final = ("cursor-vscode 1.2.0", "claude-code 2.1.0", "claude-code 2.1.0", "")
-"""Names of the clients of runs, as they are stored. An empty name stands for the page itself."""
+CLIENTS: Final = ("cursor-vscode 1.2.0", "claude-code 2.1.0", "claude-code 2.1.0", PAGE_CLIENT)
+"""Names of the clients of runs, as they are stored."""
 
 
 def spread_over_a_week(store: Path) -> None:

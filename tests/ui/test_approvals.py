@@ -63,10 +63,9 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     card = card_of(http, ask(http, {"_tool": "refund", "order": 1, "amount": 7.5}))
     words = text_of(card)
     assert f'href="/ui/runs/{first}/calls/0"' in card
-    # The title says what is decided, and the table says with which values, and what was approved
-    # last time.
+    # The title says what is decided with which values, and the table what was approved last time.
     title = words.partition(" asked by ")[0]
-    assert title.endswith("Pay money back · refund")
+    assert title.endswith("Pay money back · order 1 , amount 7.5 · refund")
     assert "asked by you ," in words
     assert "Parameter Value order 1 same as last time amount 7.5 last time 5 note removed" in words
     assert "removed last time dear customer bye Approve" in words
@@ -157,7 +156,40 @@ def test_what_a_server_says_about_its_tool_is_quoted(tmp_path: Path) -> None:
         card = without_breaks(card_of(http, ask(http, {"_tool": "save", "text": "x"})))
 
     assert "<h3><q>Keep a text in a file.</q>" in card
-    assert text_of(card).partition(" asked by ")[0].endswith("· save · server own")
+    title = text_of(card).partition(" asked by ")[0]
+    assert title.endswith("Keep a text in a file. · text x · save · server own")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_an_earlier_value_leads_to_the_one_that_takes_its_place(
+    page: Page, http: httpx.Client, width: int
+) -> None:
+    note = "dear customer, your order was late, and we pay the price back"
+    approve(http, ask(http, refund(1, note=note)))
+    asking = ask(http, {"_tool": "refund", "order": 2, "amount": 5})
+    removing = key_of(http, asking)
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{http.base_url}/ui/approvals/whole?which={removing}")
+
+    old = page.locator(".is-changed .before")
+    new = page.locator(".is-changed pre.value")
+    size = "(one) => getComputedStyle(one).fontSize"
+    assert old.evaluate(size) == new.evaluate(size) == "15px"
+    expect(old.locator("code")).to_have_css("text-decoration-line", "line-through")
+    before = old.bounding_box()
+    after = new.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert after["x"] - before["x"] - before["width"] == 8
+    assert abs(after["y"] - before["y"]) < 4
+
+    # What was removed is in the same line as its value, however long this is.
+    removed = page.locator(".removed").bounding_box()
+    gone = page.locator(".is-gone .before").bounding_box()
+    assert removed is not None
+    assert gone is not None
+    assert removed["x"] + removed["width"] < gone["x"]
+    assert abs(removed["y"] - gone["y"]) < 4
 
 
 def test_the_latest_past_decisions_are_beside_the_open_ones(http: httpx.Client) -> None:
@@ -337,7 +369,9 @@ def test_no_value_that_says_what_a_call_is_about_is_folded() -> None:
     call: JSONObject = {"_tool": "t", **values, "sixth": 2, "_outputPath": "here"}
     compared = compared_values(call, EarlierCall("run", 0, values))
     assert [row.name for row in compared.leading] == names[:4]
-    assert compared.further == 2
+    # The title has only what it can show whole.
+    assert compared.in_short == ()
+    assert [row.name for row in compared_values({"_tool": "t", "n": 1}, None).in_short] == ["n"]
     assert [row.name for row in compared.listed] == [*names[:4], "sixth"]
     assert [row.name for row in compared.folded] == ["fifth"]
     assert [row.name for row in compared.places] == ["_outputPath"]

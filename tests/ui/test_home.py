@@ -67,8 +67,11 @@ def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
 
     page.goto(f"{site}home")
     waiting = page.locator("#waits").get_by_role("link")
-    expect(waiting.first).to_have_accessible_name("Review order 1 amount 2.5 refund")
-    expect(page.locator("#waits li")).to_contain_text("order 1 · amount 2.5")
+    expect(waiting.first).to_have_accessible_name(
+        "Review Pay money back · order 1, amount 2.5 refund"
+    )
+    expect(page.locator("#waits .act")).to_have_text("Pay money back · order 1, amount 2.5")
+    expect(page.locator("#waits .sub")).to_have_text(re.compile("^refund · you asked "))
     expect(waiting.first).to_have_attribute("href", re.compile(f"/ui/approvals#q-{asking}"))
     latest = page.locator("#running").get_by_role("link")
     expect(latest).to_have_count(2)
@@ -98,7 +101,7 @@ def test_calls_of_one_tool_are_told_apart_by_the_values_in_which_they_differ(
         key_of(http, ask(http, {**REFUND, "amount": amount, "note": note}))
 
     waits = http.get("/ui/home").text.partition('id="waits"')[2].partition("</section>")[0]
-    lines = re.findall(r'<span class="call" id="call-\d">(.*?)</li>', waits, re.DOTALL)
+    lines = re.findall(r'<span class="act" id="call-\d">(.*?)</li>', waits, re.DOTALL)
     names = [re.findall(r'class="leading">(\w+)', line) for line in lines]
     assert names == [["amount", "order", "note"]] * 2
 

@@ -25,14 +25,14 @@ _MOST_COMPARED: Final = 20_000
 
 _MOST_LEADING: Final = 4
 """Number of values, counted from the first, that usually say what a call is about. The title of a
-decision contains the beginning of each, and they are never folded.
+decision contains those that are brief, and they are never folded.
 """
 
 _LONGEST_BRIEF: Final = 24
 """Maximum length, in characters, of a value that the title shows whole."""
 
 _LONGEST_BEGINNING: Final = 48
-"""Maximum length, in characters, of the beginning of a value that the title shows."""
+"""Maximum length, in characters, of the beginning of a value in a list of decisions."""
 
 _PLACES: Final = frozenset({"_outputPath", "_outputMethod"})
 """The meta-properties that say where and how a plan puts the result. The tool does not receive
@@ -67,7 +67,7 @@ class ValueRow:
     Attributes:
         name: the name of the parameter.
         text: the whole value as readable JSON, or as it is.
-        beginning: the beginning of the value on one line, for the title of the decision.
+        beginning: the beginning of the value on one line, for a list of decisions.
         written: the value as its author wrote it if it is SQL or a patch, and None otherwise.
         change: the kind of difference from the value in the earlier call; empty if there is no
             earlier call.
@@ -91,8 +91,8 @@ class ValueRow:
 
     @property
     def is_brief(self) -> bool:
-        """True if the title of the decision shows the whole value."""
-        return len(self.text) <= _LONGEST_BRIEF
+        """True if the title of the decision shows the whole value, which has a single line."""
+        return len(self.text) <= _LONGEST_BRIEF and "\n" not in self.text
 
     @property
     def is_cut(self) -> bool:
@@ -159,13 +159,15 @@ class CallValues:
 
     @property
     def leading(self) -> tuple[ValueRow, ...]:
-        """The values that the title of the decision shows."""
+        """The values that usually say what the call is about."""
         return tuple(row for row in self.rows if not row.is_place)[:_MOST_LEADING]
 
     @property
-    def further(self) -> int:
-        """The number of values that the title does not show."""
-        return sum(not row.is_place for row in self.rows) - len(self.leading)
+    def in_short(self) -> tuple[ValueRow, ...]:
+        """The values that the title of the decision shows. The table below the title shows all of
+        them, so values that the title would cut are left out.
+        """
+        return tuple(row for row in self.leading if row.is_brief)
 
     @property
     def listed(self) -> tuple[ValueRow, ...]:
