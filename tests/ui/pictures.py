@@ -226,6 +226,7 @@ def use(http: httpx.Client) -> dict[str, str]:
         ref=done,
         name="largest_order",
         description="Find the largest order of a customer.",
+        as_proposed="yes",
         answer="auto",
     )
     write_idea(http, WRITTEN, "with_tax")
@@ -235,7 +236,7 @@ def use(http: httpx.Client) -> dict[str, str]:
         http,
         "/ui/ideas/largest_order/call",
         "/ui/playground?tool=ideas%2Flargest_order",
-        **{"from": "playground", "p.customer": "c1", "p.id": "c1"},
+        **{"from": "playground", "p.customer": "c1"},
     )
     result = tried.url.query.decode()
     return {

@@ -527,4 +527,4 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
     # The page says how to ask for the new tool, and how assistants see it.
     made = page.locator(".made")
     expect(made).to_contain_text(f"mcp__ideabridge__{name}")
-    expect(made.locator("blockquote")).to_contain_text(": customer c")
+    expect(made.locator("blockquote")).to_contain_text("customer c")

@@ -74,7 +74,7 @@ from ideabridge.server.ui.showing import (
 )
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.suggested import SuggestedTool
-from ideabridge.server.ui.tool_texts import is_built_in, opening_sentence
+from ideabridge.server.ui.tool_texts import is_built_in, opening_sentence, request_with
 from ideabridge.server.ui.trials import page_after, trial_of
 from ideabridge.server.views.records import listed_runs
 from ideabridge.server.views.shown import plan_without_ids
@@ -1364,8 +1364,7 @@ def _example_request(publication: Publication, recorded: JSONObject | None) -> s
         for name, value in (recorded or {}).items()
         if isinstance(value, str | int | float)
     }
-    named = [f"{name} {value}" for name, value in short.items()][:_MOST_NAMED]
-    return f"{sentence}: {', '.join(named)}" if named else sentence
+    return request_with(sentence, dict(itertools.islice(short.items(), _MOST_NAMED)))
 
 
 def _recording(publication: Publication, visitor: Visitor) -> PublishedRecording:

@@ -5,6 +5,7 @@ has its whole description.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
@@ -58,3 +59,21 @@ def about_tool(tool: Tool) -> str:
 def opening_sentence(text: str) -> str:
     """Return the first sentence of a description."""
     return _END_OF_SENTENCE.split(first_line_of(text), maxsplit=1)[0]
+
+
+def request_with(sentence: str, values: Mapping[str, str]) -> str:
+    """Return a sentence with values. A value follows its name if the sentence contains the name:
+    `Find the orders of a customer` becomes `Find the orders of customer c1`. Otherwise the name and
+    the value follow the sentence.
+    """
+    named: list[str] = []
+    for name, value in values.items():
+        words = name.replace("_", " ")
+        noun = re.compile(rf"\b(?:(?:an?|one|the) )?{re.escape(words)}(?![\w'’-])")
+        with_value = f"{words} {value}"
+        # The value is text, in which nothing is a group of the pattern.
+        sentence, count = noun.subn(lambda _, new=with_value: new, sentence, count=1)
+        if not count:
+            named.append(f"{name} {value}")
+
+    return f"{sentence}: {', '.join(named)}" if named else sentence

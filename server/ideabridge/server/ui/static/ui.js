@@ -603,8 +603,8 @@
   if (editor) {
     const list = document.getElementById("choices");
     const MOST_TOOLS = 100;
-    // The groups that are open from the start have at most this many tools together, as in playground.py.
-    const MOST_OPEN = 20;
+    // The groups that are open from the start have at most this many tools together, so that the list is not longer than the form.
+    const MOST_OPEN = 10;
     let tools = [];
     let chosen = 0;
     let found = [];
