@@ -569,6 +569,29 @@ def test_a_run_of_many_calls_has_few_dots() -> None:
     assert cut.label == "the first 2 calls: 2 begun"
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_row_opens_where_it_is_pressed(page: Page, site: str, width: int) -> None:
+    with client(site) as http:
+        run = ask(http, ORDERS)
+        ended(http, run)
+
+    page.set_viewport_size({"width": width, "height": 800})
+    rows = {
+        "runs": ("#runs tbody tr", f"/ui/runs/{run}"),
+        "home": ("#running li", f"/ui/runs/{run}"),
+        "ideas?show=saved": ("#ideas tbody tr", "/ui/ideas/id/"),
+        "ideas?show=built-in": ("#ideas tbody tr", "/ui/modules/"),
+        "modules": ("#modules tbody tr", "/ui/modules/"),
+    }
+    for at, (row, target) in rows.items():
+        # Nothing is written at either end of a row.
+        for side in (0, 1):
+            page.goto(f"{site}{at}")
+            box = page.locator(row).first.evaluate("(row) => row.getBoundingClientRect().toJSON()")
+            page.mouse.click(box["right"] - 5 if side else box["left"] + 5, box["top"] + 20)
+            expect(page).to_have_url(re.compile(re.escape(target)))
+
+
 def test_no_row_moves_under_the_pointer(page: Page, site: str, http: httpx.Client) -> None:
     waiting = ask(http, {"_tool": "refund", "order": 1, "amount": 5})
     page.goto(f"{site}runs")
