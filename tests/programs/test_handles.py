@@ -236,7 +236,7 @@ found
         ('await tools.read(found, "rows..0")', "at character 14"),
         (
             "await tools.read(found, input['n'])",
-            'expected a path as text, such as "rows.0.name", found int',
+            'expected a path such as "rows.0.name", found int',
         ),
         ("await tools.read(found, 'x.' * 60_000)", "characters; the limit is"),
         ("[await large.keep(data={'a': found, 'b': {1}})]", "is a set, which is not JSON"),

@@ -244,7 +244,7 @@ async def test_a_program_that_only_reads_does_not_wait(bridge: Bridge) -> None:
         ("import nowhere", r"calls\[1\]\.program: line 1, .*nowhere"),
         (
             "†state.text",
-            r"calls\[1\]\.program: expected the text of a program, found the reference",
+            r"calls\[1\]\.program: expected Python source code, found the reference",
         ),
         ("1" * 100_001, r"program"),
     ],

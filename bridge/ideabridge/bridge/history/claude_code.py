@@ -248,9 +248,7 @@ class _Log:
         return bool(results)
 
     def _ended_by(self, line: _Line, call_id: str | None, at: float | None) -> HistoryCall | None:
-        """Return the call that a result in a line must belong to, or None if every call already has
-        a result.
-        """
+        """Return the call that a result belongs to, or None if every call already has a result."""
         maker = line.maker or line.parent
         for call in self._calls.of(call_id):
             if self._lines.made(maker, call):

@@ -426,8 +426,8 @@ def _is_later(call: HistoryCall, at: float | None) -> bool:
 
 @dataclass(slots=True)
 class _State:
-    """Which lines about a call the log contains: the model's item, the event, and the output that
-    the model saw.
+    """The kinds of lines about a call that the log contains: the model's item, the event, and the
+    output that the model saw.
     """
 
     listed: bool

@@ -71,7 +71,7 @@ _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class HistoryError(IdeabridgeError):
-    """A host's logs cannot be read; the message names the folder or the option."""
+    """Raised if a host's logs cannot be read. The message names the folder or the option."""
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -243,9 +243,8 @@ class CallsById:
         return self._calls.get(call_id, []) if isinstance(call_id, str) else []
 
     def awaiting(self, call_id: JSON, at: float | None) -> HistoryCall | None:
-        """Return the call to which a result with this id and time belongs: the last call with this
-        id that was made before this time and has no result yet. Return None if there is no such
-        call.
+        """Return the call that a result belongs to, or None if there is no such call. It is the
+        last call with this id that was made before this time and has no result yet.
         """
         for call in reversed(self.of(call_id)):
             is_later = at is not None and call.time is not None and call.time > at
@@ -433,7 +432,7 @@ class Names:
         return next((self._plain[end] for end in ends if end in self._plain), None)
 
     def split(self, name: str, separator: str = "__") -> LoggedTool:
-        """Return the tool that `SERVER__TOOL` names, with `separator` in place of `__`.
+        """Return the tool identified by `SERVER__TOOL`, where `separator` takes the place of `__`.
 
         Hosts replace some characters in server names with `_`, and server names can contain the
         separator, so the longest matching name of a configured module counts.

@@ -112,8 +112,8 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a message: a text, a call, or something else. The person did not write texts that
-    are `synthetic`.
+    """A part of a message: text, a call, or something else. Text marked as `synthetic` was not
+    written by the person.
     """
 
     type: str = ""

@@ -24,7 +24,7 @@ STRETCH_PAUSE: Final = 600.0
 """Minimum length, in seconds, of a pause that ends a stretch."""
 
 LONGEST_CALL: Final = 3600.0
-"""Maximum time, in seconds, for which a call without a result counts as running."""
+"""Maximum time, in seconds, that a call without a result counts as running."""
 
 
 @dataclass(slots=True)

@@ -272,8 +272,8 @@ class PlanDraft:
         )
 
     def confirmations(self) -> tuple[list[str], list[str]]:
-        """Return two lists: the ids of the runs with other data that the plan reproduces; and, for
-        each run that the plan does not reproduce, the reason.
+        """Return the ids of the runs with other data that the plan reproduces and, for each run
+        that it does not reproduce, the reason.
         """
         return self._confirmations
 

@@ -166,8 +166,8 @@ def _initial(messages: list[Message], instance: str) -> JSONObject:
 
 
 def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | None]:
-    """Return two schemas: the schema of the run's result, and the schema of each instance's output.
-    A schema that the user did not request is None.
+    """Return the schema of the run's result and the schema of each instance's output. A schema that
+    the user did not request is None.
     """
     schema = run.machine.output_schema
     if not run.machine.has_output:

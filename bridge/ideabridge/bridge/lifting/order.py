@@ -159,7 +159,8 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
         in_plan = [_in_place(operand, places) for operand in operands]
         texts = [operand for operand in in_plan if operand is not None]
         if len(texts) < len(operands):
-            # A call is left out, so this alternative, which reads its result, is left out, too.
+            # This alternative reads the result of a call that is left out, so leave out the
+            # alternative, too.
             continue
         alternatives.append(" && ".join(texts))
 

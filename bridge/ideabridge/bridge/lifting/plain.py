@@ -333,8 +333,8 @@ def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield the lists in calls that have several items, some of which are values of earlier
-    results.
+    """Yield an open point for each list of several items in a call, if some of the items are values
+    of earlier results.
     """
     items: dict[str, list[Leaf]] = {}
     for leaf in draft.lifted.leaves:

@@ -38,7 +38,7 @@ _FOR_MODELS: Final = 2_000
 """Maximum size, in bytes, of a report for a model."""
 
 _FOR_REST: Final = 200
-"""Number of bytes in such a report that are reserved for the names of omitted parts."""
+"""Number of bytes of a report for a model that are reserved for the names of omitted parts."""
 
 _LINE: Final = 240
 _EXAMPLE: Final = 60

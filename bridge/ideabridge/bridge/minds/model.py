@@ -421,7 +421,9 @@ def _checked(settings: JSONObject) -> JSONObject:
         ModelSetupError: a setting is unknown, or the name of the model is not a string.
     """
     if not isinstance(settings.get("model", ""), str):
-        raise ModelSetupError("a message handler asked for the model: expected its name, as text")
+        raise ModelSetupError(
+            "a message handler asked for the model: expected its name as a string"
+        )
 
     settings = {name: value for name, value in settings.items() if name != "model"}
     for name in settings:

@@ -436,8 +436,8 @@ messages, the oldest are dropped.
 """
 
 _LOG_SECONDS: Final = 1.0
-"""Maximum time, in seconds, for which the result of a call waits until the call's log messages and
-progress have been forwarded.
+"""Maximum time, in seconds, that the result of a call is delayed while the call's log messages and
+progress are forwarded.
 """
 
 Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]

@@ -363,8 +363,8 @@ class _Writing(ObjectSendStream[SessionMessage]):
 
 
 _FIRST_LIST: Final = Patience(page=5.0, whole=10.0)
-"""Time, in seconds, for which a new connection waits for the pages after the first page. Tools that
-arrive later are added to the list at that time.
+"""How long, in seconds, a new connection waits for the pages after the first page. Tools on later
+pages are added to the list as they arrive.
 """
 
 _LATER_LIST: Final = Patience(page=60.0, whole=300.0)
@@ -871,8 +871,8 @@ class Connection:
     # -- resources that are watched ----------------------------------------------------------------
 
     async def watch(self, uri: str) -> None:
-        """Ask the module to report changes to a resource, which the owner has added to the watched
-        resources.
+        """Ask the module to report changes to a resource. The owner must have added the resource to
+        the watched resources.
 
         Raises:
             MCPError: the module refuses.
@@ -887,8 +887,8 @@ class Connection:
                 await self._held_changed.wait()
 
     async def unwatch(self, uri: str) -> None:
-        """Ask the module to stop reporting a resource, which the owner has removed from the watched
-        resources.
+        """Ask the module to stop reporting changes to a resource. The owner must have removed the
+        resource from the watched resources.
 
         Raises:
             MCPError: the module refuses.

@@ -50,8 +50,8 @@ older transport.
 """
 
 CANCEL_SECONDS: Final = 5.0
-"""Time, in seconds, for which the stream of a call is still read after the server was asked to
-cancel the call (up to version 2025-11-25).
+"""How long, in seconds, the stream of a call is still read after the server was asked to cancel the
+call (up to version 2025-11-25).
 """
 
 _MAY_BE_OLDER: Final = (400, 404, 405, 406, 410, 415, 422, 501)
@@ -151,7 +151,7 @@ class HTTPTransport:
         self.kind_used = "sse"
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message in its own task, which has the caller's context variables.
+        """Send a message in a new task with the caller's context variables.
 
         Raises:
             anyio.ClosedResourceError: the transport is closed.

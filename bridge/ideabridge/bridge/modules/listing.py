@@ -240,8 +240,8 @@ def _make_tool(
 def _parameters(
     sent: JSON, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject, dict[str, str], SentSchema | None]:
-    """Return three things: the schema of the parameters; the module's names for renamed parameters;
-    and the schema that was sent, or None if the sent schema is used unchanged.
+    """Return the schema of the parameters, the module's names for renamed parameters, and the
+    schema that was sent, or None if it is used unchanged.
     """
     usable = usable_schema(
         {} if sent is None else sent, what="input schema", of_object=True, may_repair=may_repair
@@ -275,8 +275,8 @@ def _parameters(
 def _output(
     listed: dict[str, Any] | None, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject | None, SentSchema | None]:
-    """Return two things: the schema of the result, or None if it allows every value; and the schema
-    that was sent, or None if the sent schema is used unchanged.
+    """Return the schema of the result, or None if it allows every value; and the schema that was
+    sent, or None if it is used unchanged.
     """
     sent = schema_as_sent(listed)
     if sent is None:

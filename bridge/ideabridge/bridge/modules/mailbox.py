@@ -41,8 +41,8 @@ from ideabridge.bridge.modules.stdio import LINES_AT_ONCE, most_values
 from ideabridge.tools.encoding import count_values
 
 LINGER_SECONDS: Final = 0.5
-"""Time, in seconds, for which the stream of an answered call is still read if no other call waits
-for an answer.
+"""How long, in seconds, the stream of an answered call is still read if no other call waits for an
+answer.
 """
 MOST_LINGERING: Final = 16
 """Maximum number of answered calls whose streams are still read at a time."""

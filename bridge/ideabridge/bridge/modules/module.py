@@ -140,8 +140,8 @@ _APART: Final = (
 )
 
 _PATIENCE: Final = 30.0
-"""Time, in seconds, for which calls wait for further attempts to connect during an outage of a
-module that was up before.
+"""How long, in seconds, calls wait for further attempts to connect during an outage of a module
+that was up before.
 """
 
 _REFUSED_PATIENCE: Final = 3.0
@@ -162,8 +162,8 @@ second value applies if the module refuses the connection or cannot start.
 """
 
 _ASKED_SECONDS: Final = 3600.0
-"""Time, in seconds, for which a module does not count as idle after it has asked a question in
-place of a result.
+"""How long, in seconds, a module does not count as idle after it has asked a question in place of a
+result.
 """
 
 _FIRST_RESEND_PAUSE: Final = 0.25
@@ -1363,7 +1363,7 @@ class Module:
                 except MCPError as error:
                     if not again or not lost_session(error):
                         raise self._unreached(error) from None
-                # The server has lost the session, which is why it refused the request.
+                # The server refused the request because it has lost the session.
                 await self._forget(connection)
         raise AssertionError("the second attempt returns or raises")
 
@@ -1542,8 +1542,8 @@ class Module:
                     text = f"{error}\n{_CONNECTED_ANEW}: call the tool again"
                     raise LegacyQuestionError(self.name, text, repeatable=repeatable) from None
             except SessionLostError as error:
-                # The server has lost the session, which is why it refused the request. The call did
-                # not run, so send it again.
+                # The server refused the request because it has lost the session. The call did not
+                # run, so send it again.
                 await self._forget(connection)
                 if not again:
                     # Do not raise a `ModuleDownError`, because the call would then be sent again

@@ -55,7 +55,8 @@ def repair_resource(content: bytes, note: Note) -> bytes:
 
 
 def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[bytes, str | None]:
-    """Return the metadata of an authorization server (RFC 8414), repaired.
+    """Return the repaired metadata of an authorization server (RFC 8414), and the issuer as the
+    server writes it.
 
     Args:
         content: the document.
@@ -63,9 +64,9 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
         note: receives notes.
 
     Returns:
-        Two things: the document; and the issuer as the server writes it, or None if the document
-        names none. If this issuer differs from `expected` only in the trailing slash of an address
-        without a path, the document contains `expected`, because the SDK compares the strings.
+        The document and the issuer. The issuer is None if the document names none. If the issuer
+        differs from `expected` only in the trailing slash of an address without a path, the
+        document contains `expected`, because the SDK compares the strings.
     """
     content = _repaired(content, OAuthMetadata, "the metadata of its authorization server", note)
     document = _read(content)

@@ -16,7 +16,7 @@ WaitedT = TypeVar("WaitedT")
 
 _FIRST_SECONDS: Final = 0.5
 _REPORT_SECONDS: Final = 2.0
-"""Time, in seconds, for which a call waits before the first report and between reports."""
+"""How long, in seconds, a call waits before the first report and between reports."""
 
 _STEP: Final = 1e-6
 """Amount by which each report increases the progress. The amount is small, because the progress of

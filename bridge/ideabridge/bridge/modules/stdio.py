@@ -507,8 +507,8 @@ async def _becomes_true(condition: Callable[[], bool], seconds: float, poll: flo
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Default limit on the size of one message from a child, in bytes."""
 BYTES_FOR_VALUE: Final = 16
-"""The number of bytes of the size limit per JSON value that a message can contain. The number of
-values is limited because parsed values take more memory than their text.
+"""A message can contain one JSON value for each such number of bytes in its size limit. The number
+of values is limited because parsed values take more memory than their text.
 """
 STDERR_LINES: Final = 20
 

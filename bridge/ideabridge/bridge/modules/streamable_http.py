@@ -50,9 +50,7 @@ failure.
 """
 
 ELSEWHERE_SECONDS: Final = 2.0
-"""Time, in seconds, for which a call whose stream has ended waits for its answer on another
-stream.
-"""
+"""How long, in seconds, a call whose stream has ended waits for its answer on another stream."""
 
 DELETE_SECONDS: Final = 1.0
 """Maximum time, in seconds, that the server has to end the session."""
@@ -294,7 +292,8 @@ def _unanswered(call: PendingCall, body: Body) -> UnansweredError:
 
 
 def _is_of_older(event: Event) -> bool:
-    """Return False if the event belongs to streamable HTTP.
+    """Raise an error if an event comes from a server of the older transport. Otherwise, return
+    False.
 
     Raises:
         OlderServerError: the event names the address for POSTs, as only a server of the older

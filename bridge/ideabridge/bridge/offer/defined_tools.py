@@ -67,9 +67,7 @@ def _read_definition(value: JSON) -> Tool:
     parameters = definition.get("parameters", {"type": "object", "properties": {}})
     output = definition.get("output")
     if not isinstance(name, str) or not name or not isinstance(description, str):
-        raise MessageError(
-            "a message of type 'tool' requires a tool with a name, which must be text"
-        )
+        raise MessageError("a message of type 'tool' requires a tool with a name that is a string")
     if not isinstance(parameters, dict) or not isinstance(output, dict | None):
         raise MessageError(
             f"tool {name[:100]!r}: parameters and output must be JSON Schemas, which are objects"

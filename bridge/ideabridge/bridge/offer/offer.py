@@ -43,8 +43,8 @@ from ideabridge.tools.toolbox import Toolbox
 logger: Final = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 30.0
-"""Time, in seconds, for which a run waits for modules that are connecting before it reports an
-unknown tool.
+"""How long, in seconds, a run waits for modules that are connecting before it reports an unknown
+tool.
 """
 
 
@@ -373,15 +373,15 @@ class Offer:
         process with the same name.
 
         Raises:
-            PlanError: the tool or idea that should answer the calls of a definition does not exist
-                here.
+            PlanError: a definition passes its calls to a tool or an idea that does not exist here.
         """
         own = {tool.name: self._completed(tool, caller) for tool in defined}
         left = [tool for tool in tools if tool.module is not None or tool.name not in own]
         return self.to(caller).compiled([*left, *own.values(), *more])
 
     def _completed(self, tool: Tool, caller: str) -> Tool:
-        """Complete a tool that a context defines with the tool that answers its calls.
+        """Return a copy of a tool that a context defines, completed with the tool that answers its
+        calls.
 
         A context can come from a mind. Its definitions can therefore run only tools that already
         exist in this process, and the rules for these tools apply.

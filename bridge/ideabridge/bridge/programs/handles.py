@@ -50,7 +50,9 @@ SHOWN: Final = ("call", "path", "type", "length", "bytes")
 STUB: Final = f'''
 from typing import Any as _Any
 class {CLASS}:
-    """A result over 1 MB. Read a part of it with `await tools.read(handle, path)`, or pass it to a tool."""
+    """A result over 1 MB. Read a part of it with `await tools.read(handle, path)`, or pass it
+    to a tool.
+    """
     call: int
     path: str
     type: str
@@ -158,8 +160,7 @@ def read_part_of(result: object, path: object) -> JSON | Handle:
 def _keys(path: object) -> tuple[str, ...]:
     if not isinstance(path, str):
         raise ProgramError(
-            'tools.read(): expected a path as text, such as "rows.0.name", '
-            f"found {type(path).__name__}"
+            f'tools.read(): expected a path such as "rows.0.name", found {type(path).__name__}'
         )
 
     if not path:
@@ -173,12 +174,17 @@ def _keys(path: object) -> tuple[str, ...]:
 
 
 def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -> JSON:
-    """Return a value from a program in the form that calls use: strings are escaped, and `refer`
-    replaces each handle.
+    """Return a value from a program in the form that calls use, with escaped strings and with
+    references in place of handles.
 
-    `refer` is None if there are no handles. `what` names the value in errors. Raises the same
-    errors as `normalise`, and `ProgramError` for a Python object that the interpreter has turned
-    into a string.
+    Args:
+        raw: the value.
+        refer: returns the reference that replaces a handle, or None if there are no handles.
+        what: the name of the value in errors.
+
+    Raises:
+        ProgramError: a string in the value stands for a Python object that is not JSON.
+        InvalidJSONError, LimitExceededError: as for `normalise`.
     """
     expect_written(raw, what=what)
     if refer is None:
@@ -202,7 +208,7 @@ _OBJECT: Final = re.compile(
 
 
 def _without_objects(value: JSON, what: str) -> JSON:
-    """Return the value unchanged.
+    """Return the value unchanged, unless a string in it stands for a Python object.
 
     Raises:
         ProgramError: a string in the value stands for a call that was not awaited, a function, a

@@ -54,8 +54,8 @@ RUN_PROGRAM: Final = Tool(
 
 
 def names_program(call: WrittenCall, catalogue: Catalogue) -> bool:
-    """Return whether a call refers to `run_program`. Without `_module`, a call refers to another
-    tool of the same name if there is one.
+    """Return whether a call refers to `run_program`. If there is another tool of the same name, a
+    call without `_module` refers to that tool.
     """
     if call.tool != RUN_PROGRAM.name:
         return False
@@ -82,7 +82,7 @@ def programs_in(calls: Iterable[WrittenCall], catalogue: Catalogue) -> dict[str,
 
         if is_reference(program):
             raise PlanError(
-                f"calls[{place}].program: expected the text of a program, found the reference "
+                f"calls[{place}].program: expected Python source code, found the reference "
                 f"{show(program)}; pass values in its input"
             )
 

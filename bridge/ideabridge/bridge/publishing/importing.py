@@ -101,7 +101,7 @@ def _check_program(plan: JSONObject) -> None:
     program = published.program
     if program is None or len(program) > LONGEST_PROGRAM:
         raise PublicationError(
-            f"publication.plan.program: expected text of at most {LONGEST_PROGRAM:,} "
+            f"publication.plan.program: expected source code of at most {LONGEST_PROGRAM:,} "
             f"characters, found {show(plan.get('program'))}"
         )
 

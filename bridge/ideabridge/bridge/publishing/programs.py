@@ -665,8 +665,8 @@ class _Default:
 
 
 def members_of_input(program: str) -> tuple[list[str], dict[str, _Default | None], bool]:
-    """Return three things: the properties of `input` that a program needs; the properties that it
-    can use; and whether it uses `input` in any other way.
+    """Return the properties of `input` that a program needs, the properties that it can use, and
+    whether it uses `input` in any other way.
     """
     tree = parsed(program)
     if tree is None:
@@ -1133,8 +1133,8 @@ def unreached_sites(
 def _imported_names(
     tree: ast.Module, names: ProgramNames
 ) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """Return two mappings: from names in the program to modules, and from names of imported
-    functions to (module, function).
+    """Return the modules, keyed by their names in the program, and the `(module, function)` of each
+    imported function, keyed by its name in the program.
     """
     modules: dict[str, str] = {}
     functions: dict[str, tuple[str, str]] = {}

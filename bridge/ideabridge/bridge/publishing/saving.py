@@ -265,8 +265,7 @@ class Saver:
         return saved.publication
 
     def _document(self, ref: str, caller: str) -> tuple[JSONObject, Idea | None]:
-        """Return two things: an idea as a document; and the idea itself, or None if it is not in
-        the store.
+        """Return an idea as a document, and the idea itself, or None if it is not in the store.
 
         `ref` is the id of an idea, a unique prefix of such an id, or the id of a run that ended
         early.

@@ -252,7 +252,7 @@ class _Repeated:
         """
         size = len(self.tools)
         is_single = size == 1
-        # The first time is the work from which the tool is made.
+        # The tool is made from the first occurrence, so it would have saved only the others.
         saved_calls = (len(self.starts) - 1) * size
         return not is_single, saved_calls, size
 

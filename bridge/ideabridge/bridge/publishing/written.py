@@ -133,14 +133,14 @@ class WrittenIdea:
 
     @property
     def example(self) -> JSONObject:
-        """The input in the idea's context, or an empty object if the context has none."""
+        """The input in the idea's context, or an empty object if the context has no input."""
         value = next((message.value for message in self.messages if _is_input(message)), None)
         return object_or_empty(value)
 
     @property
     def input_schema(self) -> JSONObject:
-        """The parameters of the idea's tool: the schema of the input in the idea's context or, if
-        there is no schema, one inferred from the value of the input.
+        """The parameters of the idea's tool: the schema of the input in the idea's context or,
+        without a schema, one inferred from the value of the input.
         """
         return function_schemas(self.idea)[0] or dict(_NO_INPUT)
 
@@ -201,8 +201,10 @@ class WrittenIdea:
         )
 
     def guide(self, tools: list[JSON]) -> JSONObject:
-        """Return the guide for a run that solves the idea; see `Publication.guide`. Each of the
-        `tools` is `[module or null, name]`.
+        """Return the guide for a run that solves the idea; see `Publication.guide`.
+
+        Args:
+            tools: the tools that the run can call, each as `[module or null, name]`.
         """
         context: list[JSON] = []
         for message in self.messages:
@@ -534,7 +536,9 @@ def _solution(document: JSONObject) -> Solution:
 def _program(solution: JSONObject) -> Solution:
     program = solution["program"]
     if not isinstance(program, str):
-        raise IdeaDocumentError(f"solution.program: expected Python text, found {show(program)}")
+        raise IdeaDocumentError(
+            f"solution.program: expected Python source code, found {show(program)}"
+        )
 
     extra = [key for key in ("calls", "output") if solution.get(key)]
     if extra:

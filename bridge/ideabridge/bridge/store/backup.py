@@ -63,7 +63,7 @@ def _partial(target: Path) -> Generator[Path]:
     descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
         if fcntl is not None:
-            # This lock does not conflict with SQLite's, which is of a different kind.
+            # SQLite uses locks of a different kind, so this lock does not conflict with them.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.fchmod(descriptor, 0o600)
         yield part
@@ -82,7 +82,7 @@ def _name(part: Path, target: Path) -> None:
     except FileExistsError:
         raise
     except OSError:
-        # On a file system without hard links, two backups to the same name at the same time are not
+        # On a file system without hard links, two simultaneous backups to the same name are not
         # detected.
         if os.path.lexists(target):
             raise FileExistsError from None

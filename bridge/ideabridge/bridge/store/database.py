@@ -266,8 +266,8 @@ class Database(ABC):
 
     @abstractmethod
     def reader(self) -> JSONObject | None:
-        """Return the information with which another process can open a read-only connection, or
-        None if no other process can open one.
+        """Return the information that another process needs to open a read-only connection, or None
+        if no other process can open one.
         """
 
     # Statements
@@ -386,8 +386,8 @@ class Database(ABC):
 
     @property
     def busy_timeout_s(self) -> float:
-        """Time, in seconds, for which a thread waits for another process's lock if its patience is
-        not set.
+        """How long, in seconds, a thread waits for another process's lock if its patience is not
+        set.
         """
         return self._busy_timeout_s
 
@@ -398,7 +398,7 @@ class Database(ABC):
 
     @property
     def patience(self) -> float:
-        """Time, in seconds, for which this thread waits for another process's lock before it raises
+        """How long, in seconds, this thread waits for another process's lock before it raises
         `StoreBusyError`.
         """
         return getattr(self._of_thread, "patience", self._busy_timeout_s)

@@ -15,7 +15,7 @@ MAX_ROWS: Final = 200_000
 """Maximum number of stored calls from all callers. The oldest entries are deleted first."""
 
 MAX_AGE_S: Final = 90 * 86_400.0
-"""Time, in seconds, for which a call is stored."""
+"""How long, in seconds, a call is stored."""
 
 DirectOutcome: TypeAlias = Literal["ok", "error", "denied", "asked", "cancelled", "unknown"]
 """How a direct call ended. `asked`: it became a run that is waiting for approval. `unknown`: it

@@ -10,7 +10,7 @@ from typing import Final
 from ideabridge.bridge.store.settings import StoredSettings
 
 LINK_SECONDS: Final = 600
-"""Time, in seconds, for which an owner's link is valid."""
+"""How long, in seconds, an owner's link is valid."""
 
 _LINK: Final = "owner link "
 """Prefix of a link's key in the settings. The value of the setting is the time when the link

@@ -362,8 +362,8 @@ def _checked_object(raw: JSON) -> JSONObject:
 
 def _check_shape(document: JSONObject) -> None:
     shape: JSONObject = {name: value for name, value in document.items() if name not in _HASHES}
-    # Leave these members out, so that an error is found faster. They can be large, and the schema
-    # does not restrict their content.
+    # Leave out these members to find errors faster: they can be large, and the schema does not
+    # restrict their content.
     shape |= dict.fromkeys({"schema", "solution"} & shape.keys())
     if isinstance(shape.get("context"), list):
         shape["context"] = []

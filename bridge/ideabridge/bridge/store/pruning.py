@@ -574,8 +574,8 @@ class Pruning:
         return contents
 
     def _breathe(self) -> None:
-        """Pause, so that processes waiting for the lock can get it. These processes try only from
-        time to time.
+        """Pause long enough for waiting processes to get the lock, because they try only at
+        intervals.
         """
         seconds = min(max(time.monotonic() - self._begun, 0.001) * self._pace, 0.1 * self._pace)
         if self._wait is None:
@@ -770,9 +770,7 @@ PACE: Final = 10.0
 """Pause after a transaction, as a multiple of the transaction's duration."""
 
 _LEASE: Final = 600.0
-"""Time, in seconds, for which a server's claim to a round lasts. The server renews it while it
-works.
-"""
+"""How long, in seconds, a server's claim to a round lasts. The server renews it while it works."""
 
 _KEY: Final = "retention"
 

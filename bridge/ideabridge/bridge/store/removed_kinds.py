@@ -391,7 +391,7 @@ class _Conversion:
             if isinstance(place, int):
                 places.add(self._new_place(place))
 
-        # Tests are left out, so the calls that they decided about might be decisions.
+        # Tests are left out, so the calls that depended on them might be decisions.
         for literal in _literals(self._plan):
             if _is_test(literal):
                 places.add(self._new_place(self._before(literal)))

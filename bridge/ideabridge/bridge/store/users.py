@@ -231,8 +231,8 @@ def read_expiry(text: str, now: float | None = None) -> float:
 
 
 def _digest(secret: str) -> bytes:
-    # A slow hash would slow down every request without adding protection, because nobody can guess
-    # 256 random bits.
+    # A slow hash would slow down every request without making tokens safer, because nobody can
+    # guess 256 random bits.
     return hashlib.sha256(secret.encode()).digest()
 
 

@@ -26,11 +26,11 @@ from ideabridge.bridge.store.errors import PASSING, StoreBusyError, StoreError
 T = TypeVar("T")
 
 KEEPS_TRYING_SECONDS: Final = 60.0
-"""Time, in seconds, for which a job is retried while the store cannot be written."""
+"""How long, in seconds, a job is retried while the store cannot be written."""
 
 LOOP_PATIENCE: Final = 0.05
-"""Maximum time, in seconds, for which a write outside the writer can block the event loop while
-another process writes.
+"""Maximum time, in seconds, that a write outside the writer can block the event loop while another
+process writes.
 """
 
 _SLOW: Final = 0.02
@@ -48,7 +48,7 @@ _PAUSE_SECONDS: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
 _TOGETHER: Final = 64
 _LAST_SECONDS: Final = 5.0
-"""Time, in seconds, for which queued jobs are retried when the bridge closes."""
+"""How long, in seconds, queued jobs are retried when the bridge closes."""
 
 logger: Final = logging.getLogger(__name__)
 

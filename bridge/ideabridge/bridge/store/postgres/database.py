@@ -72,7 +72,7 @@ _DOWN_S: Final = 1.0
 """The time, in seconds, to wait before asking a server again after it has refused a connection."""
 
 _FATE_S: Final = 10.0
-"""Time, in seconds, for which a connection keeps asking whether a transaction was committed."""
+"""How long, in seconds, a connection keeps asking whether a transaction was committed."""
 
 _SECRETS: Final = ("password", "sslpassword")
 """Connection settings that an address must not contain."""

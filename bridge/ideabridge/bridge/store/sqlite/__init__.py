@@ -51,7 +51,7 @@ IS_FIXED: Final = is_fixed(sqlite3.sqlite_version_info)
 
 
 _LOCK_WAIT_S: Final = 1.0
-"""Time, in seconds, for which `checkpoint_locked` waits for the write lock."""
+"""How long, in seconds, `checkpoint_locked` waits for the write lock."""
 
 
 def checkpoint_locked(address: str) -> None:
