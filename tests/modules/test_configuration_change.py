@@ -56,8 +56,8 @@ def test_only_servers_whose_entries_differ_are_touched(tmp_path: Path) -> None:
         "server new: added",
         "server web: replaced",
         "server slow: adjusted",
-        "server off: enabled",
-        "server on: disabled",
+        "server off: turned on",
+        "server on: turned off",
         "server old: removed",
     ]
 

@@ -125,7 +125,7 @@ def test_each_change_is_undone_in_one_click(page: Page, site: str, file: Path) -
 
     added = file.read_text(encoding="utf-8")
     page.goto(f"{site}modules/own")
-    page.get_by_role("button", name="Disable").click()
+    page.get_by_role("button", name="Turn off").click()
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="own", exact=True))
     expect(row).to_contain_text("off")
     page.get_by_role("button", name="Undo").click()

@@ -85,7 +85,22 @@ def test_a_reason_is_short_in_lists_and_whole_on_the_page_of_its_server(
         page.goto(f"{site}{path}")
         expect(page.locator(".failures")).to_have_text(f"C{why}")
     page.goto(f"{site}modules/broken")
-    expect(page.locator("#state .note")).to_contain_text(f"c{why}; is it installed and on PATH?")
+    note = page.locator("#state .note")
+    expect(note).to_contain_text("The program /nowhere/server was not found. Is it installed?")
+    expect(note).to_contain_text("Check the command")
+    note.get_by_role("link", name="Edit the command").click()
+    expect(page.get_by_label("Command", exact=True)).to_have_value("/nowhere/server")
+
+
+def test_a_server_that_is_off_is_turned_on_where_its_tools_would_be(page: Page, site: str) -> None:
+    page.goto(f"{site}modules/later")
+    empty = page.locator("#tools")
+    expect(empty).to_contain_text("This server is off. Turn it on to see its tools.")
+    empty.get_by_role("button", name="Turn on").click()
+    expect(page.get_by_role("status")).to_contain_text("later is turned on.")
+    page.goto(f"{site}modules/later")
+    page.get_by_role("button", name="Turn off").click()
+    expect(page.get_by_role("button", name="Undo: later was turned off")).to_be_visible()
 
 
 def test_an_empty_list_offers_its_buttons_once(page: Page, tmp_path: Path) -> None:
@@ -106,7 +121,7 @@ def test_the_tools_of_a_server_are_a_table_with_a_page_for_each(page: Page, site
     expect(table.get_by_role("row", name="where")).to_contain_text("only reads")
     save = table.get_by_role("row", name="save")
     expect(save).to_contain_text("asks first")
-    expect(save).to_contain_text("Can be allowed when you next approve it")
+    expect(save).to_contain_text("the next time you approve it")
     expect(save).to_contain_text("Keep a text in a file.")
     expect(save.locator("code")).to_have_text("[text]")
     table.get_by_role("link", name="speak").click()
@@ -145,7 +160,7 @@ def test_a_server_that_claims_nothing_is_followed(page: Page, tmp_path: Path) ->
         page.get_by_role("button", name="Follow the server").click()
         expect(page.get_by_role("status")).to_contain_text("save of own follows its server again.")
         save = page.get_by_role("row").filter(has=page.get_by_role("link", name="save", exact=True))
-        expect(save).to_contain_text("Can be allowed when you next approve it")
+        expect(save).to_contain_text("the next time you approve it")
 
 
 def test_pages_say_that_a_tool_was_always_allowed_until_that_is_withdrawn(
@@ -159,7 +174,7 @@ def test_pages_say_that_a_tool_was_always_allowed_until_that_is_withdrawn(
     save = page.get_by_role("row").filter(has=page.get_by_role("link", name="save", exact=True))
     expect(save).to_contain_text("runs without asking")
     expect(save).to_contain_text(re.compile("You always allowed it .*outside projects"))
-    expect(save).not_to_contain_text("Can be allowed when you next approve it")
+    expect(save).not_to_contain_text("the next time you approve it")
     # The other tools are not allowed with it.
     expect(page.get_by_role("button", name=re.compile("^Withdraw"))).to_have_count(1)
 
@@ -180,7 +195,7 @@ def test_pages_say_that_a_tool_was_always_allowed_until_that_is_withdrawn(
     page.goto(f"{site}modules/own")
     save = page.get_by_role("row").filter(has=page.get_by_role("link", name="save", exact=True))
     expect(save).to_contain_text("asks first")
-    expect(save).to_contain_text("Can be allowed when you next approve it")
+    expect(save).to_contain_text("the next time you approve it")
 
 
 def test_the_tools_of_servers_are_among_the_tools(page: Page, site: str) -> None:

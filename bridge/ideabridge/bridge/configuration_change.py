@@ -82,8 +82,8 @@ class ConfigurationChange:
         tool_files: the absolute paths of the tool files that only one of the configurations names.
         settings: the top-level keys whose new values apply to everything that begins from now on.
         at_next_start: the top-level keys whose new values apply after the next start.
-        switched: the names of the servers that start or stop because they were enabled or
-            disabled: both configurations contain them.
+        switched: the names of the servers that start or stop because they were turned on or
+            off: both configurations contain them.
     """
 
     servers: dict[str, Step]
@@ -107,7 +107,7 @@ class ConfigurationChange:
         contain no values from the files.
         """
         past = {"start": "added", "stop": "removed", "replace": "replaced", "adjust": "adjusted"}
-        switched = {"start": "enabled", "stop": "disabled"}
+        switched = {"start": "turned on", "stop": "turned off"}
         lines: list[str] = []
         for name, step in self.servers.items():
             words = switched if name in self.switched else past

@@ -485,8 +485,8 @@ def _remedy(status: ModuleStatus) -> str:
         )
     if status.kind == "stdio":
         return (
-            "ideabridge starts this server with a command. Install the program, or correct the "
-            "command and its variables, and try again. The log has what the program wrote."
+            "ideabridge starts this server with a command. Check the command and its variables, or "
+            "install the program and try again."
         )
     return (
         "ideabridge reaches this server at an address. Check that it is running, and that the "

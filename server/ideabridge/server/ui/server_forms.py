@@ -634,7 +634,7 @@ class ServerForms:
     # -- enabling, disabling, removing -------------------------------------------------------------
 
     async def change(self, request: Request) -> Response:
-        """Enable, disable or remove a server."""
+        """Turn a server on or off, or remove it."""
         visitor = visitor_of(request)
         expect_manager(visitor)
         form = form_of(request)
@@ -715,10 +715,11 @@ class ServerForms:
             raise EntryError(f"action: expected enable, disable or remove, found {action[:40]!r}")
 
         on = action == "enable"
+        word = "on" if on else "off"
         if is_on(before) == on:
-            return f"{name} is already {action}d."
-        self._record(f"{name} was {action}d", file.write(name, switched(before, on=on)))
-        return f"{name} is {action}d."
+            return f"{name} is already {word}."
+        self._record(f"{name} was turned {word}", file.write(name, switched(before, on=on)))
+        return f"{name} is turned {word}."
 
     # -- undoing -----------------------------------------------------------------------------------
 

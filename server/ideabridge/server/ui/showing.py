@@ -254,7 +254,8 @@ def hue(name: str) -> int:
     """Return the number of the colour that belongs to a name, from 1 to `_HUES`. It is the same on
     every page and in every process.
     """
-    return zlib.crc32(name.encode("utf-8", "replace")) % _HUES + 1
+    # These bits of the checksum give the usual names of servers different colours.
+    return (zlib.crc32(name.encode("utf-8", "replace")) >> 9) % _HUES + 1
 
 
 _LIGHTS: Final = {
@@ -298,6 +299,21 @@ def failure_reason(status: ModuleStatus) -> str:
         return reason
     reason = reason.removeprefix(named)
     return f"{reason[:1].upper()}{reason[1:]}"
+
+
+_NO_PROGRAM: Final = re.compile(
+    r"server '.*' cannot be started: there is no command '(?P<program>.+)'; is it installed and on "
+    r"PATH\?"
+)
+
+
+def problem_of(status: ModuleStatus) -> str:
+    """Return a server's error as its page shows it, or "" if there is none."""
+    error = status.error or ""
+    no_program = _NO_PROGRAM.fullmatch(error)
+    if no_program is None:
+        return capital(error)
+    return f"The program {no_program['program']} was not found. Is it installed?"
 
 
 _NAMED_TOOLS: Final = 3
@@ -422,6 +438,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "hue": hue,
     "light": light,
     "failure_reason": failure_reason,
+    "problem_of": problem_of,
     "without_login": without_login,
     "run_name": run_name,
     "as_read_by": as_read_by,
