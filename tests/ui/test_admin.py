@@ -232,7 +232,7 @@ def test_only_the_owner_changes_limits(tmp_path: Path, site: str, file: Path) ->
 def test_the_owner_lets_only_people_decide_and_undoes_it(page: Page, site: str, file: Path) -> None:
     page.goto(f"{site}approvals")
     beside = page.locator("#deciders")
-    expect(beside).to_contain_text("Some assistants can pass on your answer")
+    expect(beside).to_contain_text("Some assistants can send your answer")
     only_people = page.get_by_role("button", name="Accept answers only from people")
     expect(only_people).to_have_accessible_description(re.compile("calls directly then ask you"))
     only_people.click()
@@ -245,7 +245,7 @@ def test_the_owner_lets_only_people_decide_and_undoes_it(page: Page, site: str, 
 
     page.get_by_role("button", name="Let assistants pass on my answers").click()
     expect(page.get_by_role("status")).to_contain_text("Assistants can pass on your answers.")
-    expect(beside).to_contain_text("Some assistants can pass on your answer")
+    expect(beside).to_contain_text("Some assistants can send your answer")
     # The same bytes as before.
     assert file.read_text(encoding="utf-8") == COMMENTED
 

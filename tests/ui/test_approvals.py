@@ -227,7 +227,7 @@ def test_what_is_always_allowed_has_a_place_before_anything_is(http: httpx.Clien
 def test_the_page_says_whether_an_assistant_may_pass_on_a_decision(
     http: httpx.Client, tmp_path: Path
 ) -> None:
-    assert "can pass on your answer for you" in http.get("/ui/approvals").text
+    assert "can send your answer from their chat" in http.get("/ui/approvals").text
     own = tmp_path / "config" / "ideabridge" / "ideabridge.json"
     own.parent.mkdir(parents=True)
     own.write_text('{"approval": {"by": "person"}}', encoding="utf-8")

@@ -135,7 +135,7 @@ class AdminPages:
                 ("Runs", runs),
                 ("Model", mind),
                 ("Approval", _approval(configuration)),
-                ("Order of calls with effects", _ORDERS[configuration.order]),
+                ("Calls that change something", _ORDERS[configuration.order]),
             ],
             limits=_limits(configuration),
             fields=_limit_fields(configuration.limits),

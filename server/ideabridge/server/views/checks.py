@@ -557,11 +557,14 @@ def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer
 
     others = [server.shown for server in missing if server.name != SERVER_NAME]
     if others:
+        whose = "The program of this server was"
+        if len(others) > 1:
+            whose = "The programs of these servers were"
         findings.add(
             f"client {host.name}",
             f"{counted(len(others), 'server')} cannot start: {joined(others, 5)}",
             warning=True,
-            hint="A program must exist, be executable, and be on this PATH.",
+            hint=f"{whose} not found on this computer.",
         )
 
 
