@@ -539,6 +539,29 @@ def test_a_call_that_was_denied_has_not_failed(http: httpx.Client) -> None:
     assert "failed" not in http.get("/ui/home").text.partition('id="week"')[2].partition("<svg")[0]
 
 
+def test_a_run_without_an_output_because_of_a_denial_is_denied(http: httpx.Client) -> None:
+    paid = {"_tool": "refund", "order": 1, "amount": 5, "_outputPath": "paid"}
+    output = {"paid": "†state.paid"}
+    denied = ask(http, ORDERS, paid, output=output)
+    failed = ask(http, FAILING, {**paid, "order": 2}, output=output)
+    for run_id in (denied, failed):
+        key = key_of(http, run_id)
+        send(http, "/ui/approvals/decide", "/ui/approvals", which=key, decision="deny")
+        ended(http, run_id)
+
+    badge = '<span class="status s-denied">1 of 2 denied</span>'
+    assert badge in row_of(http, denied)
+    assert "could not be produced" not in row_of(http, denied)
+    about = http.get(f"/ui/runs/{denied}").text
+    assert badge in about.partition("</h1>")[2]
+    assert "note bad" not in about
+    assert badge in http.get("/ui/ideas?show=saved").text
+
+    # A call that failed by itself is a failure, whatever else was denied.
+    assert "s-failed" in row_of(http, failed)
+    assert listed(http, "/ui/runs?status=any_failure") == [failed]
+
+
 def test_a_call_over_items_is_one_dot_until_all_have_ended() -> None:
     marks = [
         CallMark("call_started", 0, 10.0),

@@ -48,6 +48,9 @@ def graver(one: CallFailure | None, other: CallFailure | None) -> CallFailure | 
 NOT_RUN: Final = "dependency"
 """The kind of the error of a call that never started because a call that it reads has no result."""
 
+NO_OUTPUT: Final = "the output could not be produced"
+"""The reason for which a run failed whose output reads a value that no call wrote."""
+
 _FOLLOWS: Final = frozenset({"denied", NOT_RUN, "output"})
 """The kinds of errors that a denied call can cause: in the call itself, in the calls that read its
 result, and in the output.

@@ -66,6 +66,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal, cast
 
 from ideabridge.bridge.context.computed import Doubts
+from ideabridge.bridge.context.failure import NO_OUTPUT
 from ideabridge.bridge.context.messages import Message, merge_messages, read_context, read_message
 from ideabridge.bridge.context.mind import TURNS
 from ideabridge.bridge.context.request import least_tokens_of
@@ -846,7 +847,7 @@ class Machine:
             if self.solution.failed:
                 return Finish("failed", "the program ended with an error")
             if has_output:
-                return Finish("failed", "the output could not be produced")
+                return Finish("failed", NO_OUTPUT)
             return Finish("done")
 
         if has_calls or has_output or self.solution.failed or self.solution.printed:

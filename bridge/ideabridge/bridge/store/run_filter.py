@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ideabridge.bridge.context.failure import NO_OUTPUT
 from ideabridge.bridge.store.ideas import past_time
 
 _CALLS_TOOL: Final = (
@@ -19,13 +20,20 @@ made it, and `occurrences` names the others.
 """
 
 
+_HAS_ERRORS: Final = (
+    "coalesce(CAST(json_extract(summary, '$.errors') AS INTEGER), 0) > "
+    "coalesce(CAST(json_extract(summary, '$.denied') AS INTEGER), 0)"
+)
+_LACKS_OUTPUT: Final = (
+    "(status = 'failed' "
+    f"AND coalesce(CAST(json_extract(summary, '$.reason') AS TEXT), '') = '{NO_OUTPUT}' "
+    "AND coalesce(CAST(json_extract(summary, '$.denied') AS INTEGER), 0) > 0)"
+)
 HAS_FAILED: Final = (
-    "(status IN ('failed', 'stalled', 'limit') "
-    "OR coalesce(CAST(json_extract(summary, '$.errors') AS INTEGER), 0) > "
-    "coalesce(CAST(json_extract(summary, '$.denied') AS INTEGER), 0))"
+    f"({_HAS_ERRORS} OR (status IN ('failed', 'stalled', 'limit') AND NOT {_LACKS_OUTPUT}))"
 )
 """SQL condition, on a row of `runs`, that the run failed, or ended with errors that were not caused
-by denied calls.
+by denied calls. A run whose output is missing only because calls were denied has not failed.
 """
 
 

@@ -267,7 +267,7 @@ def _folded_values(
 
     output = without_payloads(machine.output)
     return {
-        "reason": machine.reason or about.reason,
+        "reason": about.reason if about.status == "done" else machine.reason or about.reason,
         "machine": machine,
         "retry_at": _retry_point(history) if is_at_end else None,
         "broken": history.broken,
@@ -353,6 +353,7 @@ def _failures(
     errors: list[JSONObject], history: RunHistory, names: list[CallName]
 ) -> list[FailureGroup]:
     """Return errors grouped by tool and message, in the order in which each group first occurs."""
+    all_denied = caused_by_denials(errors) == len(errors)
     groups: dict[tuple[str, str], FailureGroup] = {}
     for error in errors:
         place = error.get("place")
@@ -363,7 +364,7 @@ def _failures(
         if group is None:
             # The page lists only the first groups, so the values of the others are not needed.
             values = _values_of_call(place, history) if len(groups) < _MOST_ERRORS else ""
-            is_failure = failure.kind not in ("denied", NOT_RUN)
+            is_failure = not all_denied and failure.kind not in ("denied", NOT_RUN)
             passes = failure.kind == "unknown" or _PASSES.search(message) is not None
             name = tool
             if isinstance(place, int) and place < len(names):

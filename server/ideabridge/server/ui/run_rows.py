@@ -17,7 +17,7 @@ from ideabridge.server.ui.access import Visitor
 from ideabridge.server.ui.askers import AskingProgram
 from ideabridge.server.ui.call_dots import CallDots, call_dots
 from ideabridge.server.ui.distinctions import Distinction, Distinctions
-from ideabridge.server.views.records import CallOutcomes, errors_of, run_status
+from ideabridge.server.views.records import CallOutcomes, errors_of, shown_outcome
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +91,7 @@ class RunRows:
 
 
 def _row(record: RunRecord, marks: list[CallMark], distinction: Distinction | None) -> RunRow:
-    status, reason = run_status(record)
+    status, reason = shown_outcome(record)
     seconds = None
     waiting = None
     if status in ENDED:

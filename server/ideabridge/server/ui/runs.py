@@ -42,7 +42,13 @@ from ideabridge.server.ui.run_pages import About
 from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
-from ideabridge.server.views.records import ListedStatus, input_of, listed_runs, run_status
+from ideabridge.server.views.records import (
+    ListedStatus,
+    input_of,
+    listed_runs,
+    run_status,
+    shown_outcome,
+)
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.threads import compute_in_thread
@@ -347,7 +353,7 @@ class RunPages:
 
     def _about(self, request: Request, record: RunRecord) -> About:
         query = request.query_params
-        status, reason = run_status(record)
+        status, reason = shown_outcome(record)
         return About(
             status=status,
             reason=reason,

@@ -87,6 +87,20 @@ def run_status(record: RunRecord) -> tuple[str, str | None]:
     return record.status, record.summary.reason
 
 
+def shown_outcome(record: RunRecord) -> tuple[str, str | None]:
+    """Return the (status, reason) of a run as pages show it. A run whose output is missing only
+    because calls were denied has not failed: its denied calls are its outcome.
+    """
+    from ideabridge.bridge.context.failure import NO_OUTPUT
+
+    status, reason = run_status(record)
+    summary = record.summary
+    is_denied = summary.denied > 0 and summary.denied == summary.errors
+    if status == "failed" and reason == NO_OUTPUT and is_denied:
+        return "done", None
+    return status, reason
+
+
 def errors_of(record: RunRecord) -> int:
     """Return the number of errors in the last Solution of a run that has ended.
 
