@@ -318,7 +318,12 @@ def _shown_outputs(*texts: str) -> tuple[ShownOutput, ...]:
     """
     if not all(0 < len(text) < _TEXT for text in texts):
         return ()
-    outputs = tuple(shown_output(decode(text)) for text in texts)
+    values: list[JSON] = [decode(text) for text in texts]
+    if any(isinstance(value, list) for value in values):
+        # A record that is compared with a table is a table of one row, so that both look alike.
+        values = [[value] if isinstance(value, dict) else value for value in values]
+
+    outputs = tuple(shown_output(value) for value in values)
     return outputs if all(output.kind in {"table", "tree"} for output in outputs) else ()
 
 
