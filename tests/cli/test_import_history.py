@@ -42,7 +42,7 @@ def here(project: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_nothing_is_read_without_asking(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "import", "claude-code"]) == 2
     assert (
-        "cannot ask without a terminal whether to read the logs: add --yes"
+        "cannot ask for permission to read the logs without a terminal: add --yes"
         in capsys.readouterr().err
     )
 

@@ -220,7 +220,7 @@ async def test_a_handler_that_sets_a_model_which_cannot_be_chosen_gets_an_error(
         ) as bridge:
             for wanted, told in (
                 ("anthropic:claude", "only models of the configured provider"),
-                (3, "as text"),
+                (3, "as a string"),
             ):
                 run = await bridge.solve("x", context=[{"type": "hard", "hard": wanted}])
                 assert await run.wait(20) == "failed"

@@ -91,7 +91,7 @@ async def test_a_result_counts_for_each_path_it_is_written_to(tmp_path: Path) ->
     paths = " && ".join(f"p{number}" for number in range(30))
     async with bridge(tmp_path, run_bytes=20 * MEGABYTE) as one:
         run = await ran(one, calls=[{"_tool": "megabyte", "n": 1, "_outputPath": paths}])
-        assert "the result of megabyte has 30,000,000 bytes and was discarded" in errors(run)
+        assert "the result of megabyte is 30,000,000 bytes long and was discarded" in errors(run)
 
 
 async def test_a_run_that_is_taken_up_again_remembers_what_it_keeps(tmp_path: Path) -> None:

@@ -191,8 +191,7 @@ class IdeaResources:
         )
 
     def _names(self, start: str, caller: str) -> list[str]:
-        # The list is in order of name, so names that begin with the same text are next to each
-        # other.
+        # The list is sorted by name, so names that share a prefix are next to each other.
         names: list[str] = []
         after = start[:-1] if is_safe_name(start[:-1]) else None
         while len(names) <= _COMPLETIONS:

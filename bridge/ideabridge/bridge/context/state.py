@@ -201,8 +201,8 @@ def write(document: JSONObject, path: Path, method: Method, value: JSON) -> JSON
     key = path[0]
     if len(path) == 1 and method != "push" and not isinstance(value, dict):
         raise StateWriteError(
-            f"{clipped(format_reference(path))} as a whole must remain an object, found "
-            f"{_kind(value)}"
+            f"{clipped(format_reference(path))} must remain an object, but this write would "
+            f"replace it with {_kind(value)}"
         )
     return {**document, key: _write(document.get(key, MISSING), path, 1, method, value)}
 

@@ -169,7 +169,7 @@ class SignInFile:
             text = Keyring().read(self._key)
         except NoKeyringError as error:
             raise SignInError(
-                f"its sign-in is in the keyring, but the keyring is no longer available: {error}"
+                f"its tokens are in the keyring, which is no longer available: {error}"
             ) from error
         except KeyringError as error:
             raise SignInError(f"the keyring with its sign-in cannot be read: {error}") from error

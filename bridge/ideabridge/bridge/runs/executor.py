@@ -113,7 +113,7 @@ class KeptBytes:
         """
         if self._bytes + size > self._most:
             raise ResultLimitError(
-                f"the result of {tool} has {size:,} bytes and was discarded: {self._why()}"
+                f"the result of {tool} is {size:,} bytes long and was discarded: {self._why()}"
             )
 
         # Count the other runs only from time to time, because there can be hundreds of them.
@@ -121,7 +121,7 @@ class KeptBytes:
             total = self.memory + memory + self._beside()
             if total > CALLER_MEMORY:
                 raise ResultLimitError(
-                    f"the result of {tool} has {size:,} bytes and was discarded: with it, your "
+                    f"the result of {tool} is {size:,} bytes long and was discarded: with it, your "
                     f"runs would take about {size_text(total)} of memory; the limit for one caller "
                     f"is {size_text(CALLER_MEMORY)}. Wait until runs end, cancel some, or have the "
                     "tools return less"

@@ -248,7 +248,7 @@ def check_pins(
     """
     pins = read_pins(pinned)
     defined = pinned.defined
-    # A program makes its calls in no particular order, so errors name no place.
+    # A program makes its calls in no particular order, so errors don't say where they occurred.
     is_program = isinstance(pinned, PublishedPlan) and pinned.program is not None
     by_key = {pin.key: pin for pin in pins or ()}
     result = PinCheck()

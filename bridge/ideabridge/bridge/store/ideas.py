@@ -408,8 +408,9 @@ class Ideas:
         )
 
     def read(self, number: int, caller: Viewer) -> StoredIdea:
-        """Return the idea in a row, with the metadata that the caller is allowed to see, and
-        without results of other callers' runs. Call this inside a guard or transaction.
+        """Return the idea in the row `number`, with the metadata that the caller may see.
+
+        The results of other callers' runs are left out. Call this inside a guard or transaction.
         """
         row = self._database.execute(
             f"SELECT id, request, context, {SOLUTION_OF}, content.body, shown, ideas.meta, {_MADE} FROM ideas "  # noqa: S608

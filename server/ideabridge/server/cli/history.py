@@ -96,7 +96,7 @@ async def import_history(
 
     names = _names(module or [])
     if not yes and (options.json or not at_terminal()):
-        raise UsageError("cannot ask without a terminal whether to read the logs: add --yes")
+        raise UsageError("cannot ask for permission to read the logs without a terminal: add --yes")
 
     async with AsyncExitStack() as stack:
         store = stack.enter_context(open_store(options, create=True))

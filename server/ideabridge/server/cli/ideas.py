@@ -507,7 +507,10 @@ def prune_ideas(
     from ideabridge.bridge.store.ideas import past_time
 
     if not (dry_run or yes or at_terminal()):
-        raise UsageError("cannot ask without a terminal: add --yes, or check first with --dry-run")
+        raise UsageError(
+            "cannot ask for confirmation without a terminal: add --yes, or check first with "
+            "--dry-run"
+        )
     past_time(older_than, "--older-than")
     with open_store(options) as store:
         with working("looking for old runs", quiet=options.json):

@@ -187,7 +187,10 @@ def lookup_idea(options: Options, ref: str) -> str:
 
 
 def lookup_called(options: Options, ref: str) -> str:
-    """Call `lookup_idea`, but also accept `session` and the id of an active direct-call session."""
+    """Look an idea up as `lookup_idea` does.
+
+    `ref` can also be `session`, or the id of an active session of direct calls.
+    """
     with open_store(options) as store:
         if ref == "session" or store.sessions.get(ref) is not None:
             return ref

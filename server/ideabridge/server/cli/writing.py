@@ -108,7 +108,9 @@ async def add_ideas(
     from ideabridge.server.cli.connecting import connected
 
     if not yes and (options.json or not at_terminal()):
-        raise UsageError("cannot ask without a terminal: review the files, and add --yes")
+        raise UsageError(
+            "cannot ask for confirmation without a terminal: review the files, then add --yes"
+        )
 
     files = list_files(paths, (*JSON_SUFFIXES, *YAML_SUFFIXES))
     if len(files) > _MAX_FILES:

@@ -51,7 +51,7 @@ def _source(source: ServerSource) -> str:
 
 
 def started(entry: JSONObject) -> str:
-    """Return the command or the address of an entry, with its settings, without secrets."""
+    """Return the command or address of an entry, followed by its settings. Secrets are removed."""
     shown = shown_definition(entry)
     parts = [start_line(shown)]
     if "command" in shown and "cwd" in shown:

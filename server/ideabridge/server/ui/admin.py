@@ -234,7 +234,9 @@ class AdminPages:
             return self._invite(request, user, text)
 
         if users.get(name).caller == visitor_of(request).caller:
-            raise ArgumentError("you cannot change your own role or state: another admin can")
+            raise ArgumentError(
+                "you cannot change your own role or state; ask another admin to do it"
+            )
         if action in ("disable", "enable"):
             users.change(name, state="disabled" if action == "disable" else "active")
         elif action in ("member", "admin"):

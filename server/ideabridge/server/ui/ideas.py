@@ -942,8 +942,8 @@ class IdeaPages:
         )
         written = _RefusedText(form.get("program"), form.get("inputs").strip())
         if written.program.strip():
-            # Ignore the parameters in the form, which are those of the plan: a program has the
-            # parameters that it reads.
+            # The form lists the parameters of the plan. A program has the parameters that it reads,
+            # so the form's are ignored.
             program = program_to_publish(written.program, written.read_inputs())
             publish_request = publish_request.for_program(program)
         else:

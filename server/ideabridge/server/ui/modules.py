@@ -235,10 +235,10 @@ class ModulePages:
         return [tool for tool in self._bridge.tools() if tool.module is None]
 
     def _tools(self, name: str, visitor: Visitor) -> list[Tool]:
-        """Return the tools of a server, or the in-process tools, that the visitor's profile has.
+        """Return the tools in the visitor's profile that come from a server, or from this process.
 
         Raises:
-            UnknownToolError: the profile does not have the server.
+            UnknownToolError: the server is not in the profile.
         """
         offer = self._bridge.offer.to(visitor.caller)
         if name == OWN and OWN not in self._bridge.modules:

@@ -23,13 +23,14 @@ _BETWEEN_WORDS: Final = re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])")
 
 @dataclass(frozen=True, slots=True)
 class SuggestedTool:
-    """A suggestion, as its card shows it.
+    """A suggestion in the form in which its card shows it.
 
     Attributes:
         suggestion: the suggestion.
-        title: the steps, in words.
-        doubts: what is not certain about the tool, as parts of a sentence.
-        review: the query of the page on which a person reviews the tool before it is made.
+        title: a description of the steps.
+        doubts: the uncertainties about the tool, as parts of a sentence.
+        review: the query string of the page on which a person reviews the tool before publishing
+            it.
     """
 
     suggestion: Suggestion

@@ -235,7 +235,7 @@ def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
     number = inside.items.index(item)
     comma = _comma(text, item.end, inside.gap_after(number))
     if comma is None and number > 0:
-        # The last item has no comma, so remove the one before it, which is no longer needed.
+        # No comma follows the last item, so remove the comma that precedes it.
         comma = _comma(text, inside.gap_before(number), item.start)
 
     end = item.end
