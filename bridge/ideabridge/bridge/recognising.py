@@ -186,7 +186,7 @@ def with_secret_values(entry: JSONObject, values: Mapping[str, str]) -> JSONObje
 class _Recogniser:
     """Collects the secrets of one entry.
 
-    Until the entry is complete, a mark stands in for each secret, because `${secret:NAME}` could
+    Until the entry is complete, each secret is replaced by a mark, because `${secret:NAME}` could
     itself look like a secret.
     """
 

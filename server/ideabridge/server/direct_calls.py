@@ -291,7 +291,7 @@ class DirectCalls:
         return entry
 
     def end(self, entry: Entry, result: ToolAnswer | None) -> None:
-        """Complete the record of a call to an exposed tool. `result` is None if there is none."""
+        """Complete the record of a call to an exposed tool. A call can end without a result."""
         if result is not None and entry.outcome == "cancelled":
             entry.outcome = "error" if result.get("isError") else "ok"
 

@@ -273,7 +273,7 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
 def title_of(raw: Sequence[JSON]) -> str:
     """Return a one-line title for a context without a task.
 
-    The title is the user's last text or, if there is none, the kinds of the messages.
+    The title is the user's last text. Without a text, it is the kinds of the messages.
 
     Raises:
         MessageError: as for `read_context`.

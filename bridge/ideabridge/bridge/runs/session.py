@@ -318,7 +318,7 @@ def _effect(progress: Progress) -> dict[str, Any] | None:
 
 
 def _faults_of(rejected: Iterable[SolutionRejected], calls: list[JSON]) -> list[JSONObject] | None:
-    """Return the errors of a rejected Solution with these calls, or None if there is none."""
+    """Return the errors of a rejected Solution with these calls, or None without one."""
     digest = content_hash(normalise(calls))
     for event in rejected:
         if isinstance(event.solution, dict) and content_hash(event.solution.get("calls")) == digest:

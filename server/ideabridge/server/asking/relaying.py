@@ -462,7 +462,7 @@ class Relaying:
     def _checked(
         self, module: str, last: Round, responses: Mapping[str, types.InputResponse]
     ) -> dict[str, types.InputResponse] | None:
-        """Return the answers to a module's questions of the last round, or None if there are none.
+        """Return the answers to a module's questions of the last round, or None without any.
 
         Raises:
             InputRequired: an answer is not accepted, so its question is asked again.

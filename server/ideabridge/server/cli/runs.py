@@ -189,8 +189,9 @@ def _row(record: RunRecord) -> list[str]:
 
 
 def next_step(run: str, status: str) -> str | None:
-    """Return a sentence about the next step that a person can take with a run of this status, or
-    None if there is none.
+    """Return a sentence about the next step that a person can take with a run of this status.
+
+    Return None if nothing is left to do.
     """
     match status:
         case "queued":

@@ -151,8 +151,8 @@ def _in_address(host: str) -> str:
 def reachable(url: str, names: tuple[str, ...]) -> str:
     """Return the URL of this server for other machines.
 
-    The URL contains the first of the server's configured names. If there is none and the server
-    listens on every address, the URL contains the name of this machine.
+    The URL contains the first of the server's configured names. If no name is configured, and the
+    server listens on every address, it contains the name of this machine.
     """
     parts = urlsplit(url)
     if not names and parts.hostname not in _EVERYWHERE:

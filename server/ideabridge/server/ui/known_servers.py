@@ -133,7 +133,7 @@ KNOWN_SERVERS: Final = (
 
 
 def known_server(name: str) -> KnownServer | None:
-    """Return the known server with this name, or None if there is none."""
+    """Return the known server with this name, or None if the name is unknown."""
     return next((known for known in KNOWN_SERVERS if known.name == name), None)
 
 
