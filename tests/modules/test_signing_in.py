@@ -438,7 +438,7 @@ async def test_a_keyring_without_a_backend_is_none(monkeypatch: pytest.MonkeyPat
         keyrings.without_backend(monkeypatch)
         with pytest.raises(
             SignInError,
-            match="the keyring is no longer available: the package keyring has no backend on this",
+            match="no longer available: the package keyring has no backend on this",
         ):
             sign_ins.read()
         assert sign_ins.write(sign_in_there) == (
