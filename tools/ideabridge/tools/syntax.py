@@ -22,7 +22,9 @@ def parse_python(text: str, mode: Literal["exec", "eval"] = "exec") -> ast.AST:
     """Return the syntax tree of source text, without warnings about its content.
 
     CPython 3.11 has only one counter for the depth of the tree, which all threads share. If two
-    threads parse at the same time, CPython can raise `SystemError`, so the threads take turns.
+    threads parse at the same time, CPython can raise `SystemError`, so the threads take turns. A
+    library that parses in another thread does not wait for its turn, so the text is parsed again
+    after such an error.
 
     Args:
         text: the source text.
@@ -33,4 +35,7 @@ def parse_python(text: str, mode: Literal["exec", "eval"] = "exec") -> ast.AST:
     """
     with _LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text, mode=mode)
+        try:
+            return ast.parse(text, mode=mode)
+        except SystemError:
+            return ast.parse(text, mode=mode)
