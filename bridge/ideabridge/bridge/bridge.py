@@ -731,7 +731,7 @@ class Bridge:
                 the document decides how the tool answers: with a program, with calls or with an
                 output. If the document has none of them, a mind is asked. `answer` overrides this
                 decision.
-            name: the name of the tool if the document has none.
+            name: the name of the tool if the document has no name.
             publish: whether to publish the idea as a tool. If None, the idea is published if it has
                 a name.
             replace: the published names, each NAME or NAME@VERSION, that the idea is allowed to
@@ -1345,8 +1345,8 @@ class Bridge:
                 states, each state is an instance, and states without `_instance` are named ①, ②,
                 ... in order.
             limits: limits that are lower than the configured limits.
-            mind: who answers; see `choose`. `auto` means the bridge's mind or, if there is none,
-                the caller (as `turns`).
+            mind: who answers; see `choose`. `auto` means the bridge's mind or, if the bridge has
+                no mind, the caller (as `turns`).
             planning: `eager`, or `lazy` if someone must accept each Solution as a whole before any
                 part of it runs.
             thought_process: whether the mind writes its reasoning before the calls, or None for the

@@ -150,7 +150,7 @@ class Plan:
 
     @property
     def title(self) -> str:
-        """The plan's name or, if it has none, the names of its tools, on one line."""
+        """The plan's name or, for a plan without a name, the names of its tools, on one line."""
         if self.name:
             return self.name
         names = title_of_tools(tool_names(self.calls))

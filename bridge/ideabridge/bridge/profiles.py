@@ -153,7 +153,7 @@ class Profiles:
         return profile
 
     def of(self, caller: str) -> Profile | None:
-        """Return the profile of a caller, or None if the caller has none.
+        """Return the profile of a caller, or None if no profile restricts the caller.
 
         A profile that is no longer configured, or cannot be used, contains only the built-in tools.
         """

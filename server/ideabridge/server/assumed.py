@@ -154,7 +154,8 @@ def with_report(
 def _with_member(structured: Mapping[str, Any], lines: list[str]) -> JSONObject:
     members = cast("JSONObject", dict(structured))
     name = _MEMBER
-    # An open object can already have a member with this name, even if it had none in earlier runs.
+    # An open object can already have a member with this name, even if earlier runs did not return
+    # it.
     while name in members:
         name = f"{name}_"
     members[name] = list[JSON](lines)

@@ -286,7 +286,9 @@ class _Counter:
         return notes
 
     def note(self, run: Run, event: Event) -> _Note | None:
-        """Return the notification about an event of the run or a room, or None if there is none."""
+        """Return the notification about an event of the run or a room, or None if clients do not
+        need one.
+        """
         if not isinstance(event, CallStarted) and not ends_execution(event):
             return None
 

@@ -564,7 +564,7 @@ class _Common:
         log_level: see `serve_http`.
         observers: functions that receive each request.
         on_status: see `serve_http`.
-        metrics: the metrics of this process, or None if it has none.
+        metrics: the metrics of this process, or None if it counts nothing.
     """
 
     http: HttpOptions
@@ -596,8 +596,8 @@ def _calls_door(served: _Served, common: _Common, workspaces: Workspaces | None)
 
 
 def _workspaces(served: _Served, common: _Common, group: TaskGroup) -> Workspaces | None:
-    """Return the workspaces of a server, or None if the server has none. The workspaces run in
-    `group`.
+    """Return the workspaces of a server, or None for a server without workspaces. The workspaces
+    run in `group`.
     """
     from ideabridge.server.transports.workspace_door import Workspaces
 

@@ -66,7 +66,7 @@ class Sharing:
         )
 
     async def ask(self, publish_request: PublishRequest, written: ProgramAnswer) -> Run:
-        """Return the question about a program, creating it if there is none yet."""
+        """Return the question about a program, creating it the first time."""
 
         async def start() -> Run:
             title = f"share {publish_request.name} with others"

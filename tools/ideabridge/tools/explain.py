@@ -305,7 +305,7 @@ def _is_of_another_kind(branch: list[ValidationError]) -> bool:
 
 
 def _constants_of_property(error: ValidationError) -> list[ValidationError]:
-    """Return the errors about a wrong constant in a property, or [] if there are none.
+    """Return the errors about a wrong constant in a property. The list can be empty.
 
     Another alternative can be a reference.
     """

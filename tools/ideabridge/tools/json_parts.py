@@ -95,7 +95,7 @@ def with_sorted_keys(value: JSON) -> JSON:
 
 
 def part_at(root: JSON, path: Sequence[str | int]) -> JSON:
-    """Return the part of a value at a path, or None if there is none."""
+    """Return the part of a value at a path, or None if the path leads to nothing."""
     part = root
     for key in path:
         if isinstance(part, dict):

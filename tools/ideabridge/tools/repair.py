@@ -907,7 +907,7 @@ class _Names:
         return target
 
     def at(self, place: Place) -> JSON:
-        """Return the part at a path, or None if there is none."""
+        """Return the part at a path, or None if the path leads to nothing."""
         part = self._root
         for key in map(str, place):
             if isinstance(part, dict) and key in part:

@@ -24,7 +24,7 @@ import anyio.to_thread
 T = TypeVar("T")
 
 asked_by: Final[ContextVar[str]] = ContextVar("asked_by", default="")
-"""The caller on whose behalf the current task runs, or "" if there is none."""
+"""The caller on whose behalf the current task runs, or "" outside the task of a caller."""
 
 
 class HeldProcess:

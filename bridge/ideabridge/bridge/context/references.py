@@ -165,7 +165,9 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _inside(text: str) -> str | None:
-    """Return the error for a string with a reference inside other text, or None if it has none."""
+    """Return the error for a string with a reference inside other text, or None for any other
+    string.
+    """
     start = 0
     if is_reference(text):
         # The string begins with a reference, but more text follows it.

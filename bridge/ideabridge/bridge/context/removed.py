@@ -397,7 +397,7 @@ Name: TypeAlias = "Callable[[str], str]"
 
 def python_of(raw: JSON, name: Name) -> str:
     """Return a Python expression that yields a list containing the value of an explanation, or an
-    empty list if there is none.
+    empty list if the explanation has no value.
 
     Args:
         raw: the form of the explanation, whether of a removed kind or not.

@@ -160,7 +160,7 @@ class _Comparison:
                 self._added.setdefault(event.call, []).append(event)
 
     def run(self) -> str | None:
-        """Return the first difference, or None if there is none."""
+        """Return the first difference, or None if the plan does what the run did."""
         answered: set[ExecutionKey] = set()
         while True:
             self._start()
@@ -204,7 +204,7 @@ class _Comparison:
 
     def _recorded(self, key: ExecutionKey) -> ExecutionKey | None:
         """Return the execution in the run that corresponds to an execution in the plan, or None if
-        there is none.
+        the run did not execute the call.
         """
         index, item = key
         number = self._at.get(index)

@@ -262,7 +262,7 @@ def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
 def _position_behind(
     draft: PlanDraft, leaf: Leaf, cheapest: Explanation | None, chosen: Mapping[int, str]
 ) -> str | None:
-    """Return the list position that a value depends on, or None if there is none."""
+    """Return the list position that a value depends on, or None if it depends on no position."""
     if isinstance(cheapest, PathTo):
         if _has_position(draft, cheapest):
             return cheapest.reference
@@ -355,7 +355,7 @@ def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
     """Return the path of the outermost list that has several items and contains a part of a call,
-    or None if there is none.
+    or None if no such list contains the part.
     """
     if leaf.place is None:
         return None

@@ -52,7 +52,7 @@ class ReportRow:
     Attributes:
         name: the name of the parameter, or the path of the value in the plan: `calls.1.owner`,
             `output.title`.
-        example: the recorded value as JSON, or an empty string if there is none.
+        example: the recorded value as JSON, or an empty string if no value was recorded.
         otherwise: what happens if the caller leaves the parameter out: `required`, `may be left
             out`, `always the same`, `taken from ...`.
         is_parameter: False if the value cannot be passed.

@@ -92,5 +92,5 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
 
 
 def _title(mind: Mind) -> str:
-    """Return the title of a mind, or "" if it has none."""
+    """Return the title of a mind, or "" for a mind without a title."""
     return mind.title if isinstance(mind, Titled) else ""

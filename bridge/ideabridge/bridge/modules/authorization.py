@@ -445,7 +445,7 @@ class Authorization(httpx2.Auth):
         Args:
             request: the request to the module.
             challenge: the module's refusal of the request, or None if the token has expired.
-            refused: the token that was refused, or None if the request had none.
+            refused: the token that was refused, or None if the request had no token.
             may_refresh: whether renewing the token is allowed. False if the module has refused a
                 renewed token.
 

@@ -196,7 +196,7 @@ class ModuleProtocolError(ModuleError):
     (`unknown`).
 
     Attributes:
-        code: the JSON-RPC error code, or None if there is none.
+        code: the JSON-RPC error code, or None if the error has no code.
         said: only the message of the JSON-RPC error.
         data: the data of the error, without secrets.
     """

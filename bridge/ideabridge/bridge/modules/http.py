@@ -42,7 +42,7 @@ class Mark(Enum):
         CUT_OFF: the stream with the answer ended early, and the server might have processed it.
         REFUSED: the server, or a proxy in front of it, refused the request.
         SESSION_LOST: the server refused the request because it does not know the session.
-        SIGN_IN: the request needs a token, but there is none.
+        SIGN_IN: the request needs a token, but nobody has signed in.
         SIGN_IN_LATER: as for `SIGN_IN`, but a token might be available soon.
     """
 
@@ -270,7 +270,7 @@ class ModuleHTTPClient:
         return UnansweredError(code, f"{message}: {text}" if text else message, data, status=status)
 
     def _error_in(self, body: bytes, kind: str) -> ErrorData | None:
-        """Return the JSON-RPC error in the body of a refusal, or None if there is none."""
+        """Return the JSON-RPC error in the body of a refusal, or None for any other body."""
         if b'"error"' not in body or b'"jsonrpc"' not in body:
             return None
 

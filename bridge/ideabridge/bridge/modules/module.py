@@ -395,8 +395,8 @@ class Module:
 
     @property
     def instructions(self) -> str:
-        """The module's instructions for its use, or "" if it has none. They can come from an
-        earlier process.
+        """The module's instructions for its use, or "" if it sends no instructions. They can
+        come from an earlier process.
         """
         if self._peer is None:
             return "" if self._recalled is None else self._recalled.instructions
@@ -1165,7 +1165,7 @@ class Module:
         return self._passes and away is not None and away < patience
 
     async def reach(self, patience: float | None = None) -> Connection:
-        """Return a usable connection. If there is none, wait for the next attempt to connect, which
+        """Return a usable connection. Without one, wait for the next attempt to connect, which
         begins immediately or soon.
 
         Args:

@@ -124,8 +124,8 @@ class ResultReader:
             raise ModuleOutputError(self._module, text, sent=self.sent(result)) from None
 
     def _tool_error(self, tool: Tool, result: types.CallToolResult) -> ModuleToolError:
-        """Return the error for a tool that reports a failure: the result's text or, if it has none,
-        its structured content as text.
+        """Return the error for a tool that reports a failure: the result's text or, if the result
+        contains no text, its structured content as text.
         """
         texts = _texts(result)
         text = "\n".join(texts)

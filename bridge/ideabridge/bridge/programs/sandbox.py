@@ -613,7 +613,7 @@ def _certain(
     calls: Sequence[Unawaited],
 ) -> str:
     """Return the findings about code that always fails when it runs, each with its position, or ""
-    if there are none.
+    if the checker found no such code.
 
     Args:
         findings: the output of the checker, one line per finding.

@@ -94,7 +94,7 @@ def outline_of(function: Function) -> Outline:
 
 
 def _description_of(function: Function) -> str:
-    """Describe a run to models in one sentence, based on its task or, if it has none, on the tools
+    """Describe a run to models in one sentence, based on its task. Without a task, use the tools
     that it called and the properties of its output.
     """
     meta = function.stored.meta

@@ -25,7 +25,7 @@ class ProgramAnswer:
     Attributes:
         program: the text of the program.
         inputs: for each run, in order, the additional properties of `input` that the program needs,
-            with that run's values. None if there are none.
+            with that run's values; None if it needs no additional properties.
         description: what the tool does, or None if the author does not say.
         parameters: the author's descriptions of properties of `input`, in the form of the
             `parameters` argument of `Bridge.publish`.

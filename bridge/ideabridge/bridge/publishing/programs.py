@@ -566,7 +566,7 @@ def input_schema_of(
 
 
 def _declared_input(function: Function) -> JSONObject | None:
-    """Return the input schema of a run, or None if it has none."""
+    """Return the input schema of a run, or None if the run declares no schema."""
     for message in function.run.machine.messages:
         if message.type == "input" and not message.instance and message.schema is not None:
             return message.schema

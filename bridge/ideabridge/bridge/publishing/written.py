@@ -89,7 +89,7 @@ class WrittenIdea:
 
     Attributes:
         idea: the triple in the form in which it is stored.
-        name: the name of its tool, or None if the document has none.
+        name: the name of its tool, or None if the document has no name.
         description: the purpose of the idea, or "" if the document does not state it.
         answer: how the idea's tool answers: `plan`, `program`, `recorded` or `solve`.
         messages: the context of the idea.
@@ -234,7 +234,7 @@ def read_idea(
 
     Args:
         document: the document, as described at the top of this file.
-        name: the name of its tool if the document has none.
+        name: the name of its tool if the document has no name.
         stored: whether the document was created from an idea in the store. The solution of such an
             idea was checked when the idea was saved.
 

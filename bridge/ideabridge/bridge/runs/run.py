@@ -889,8 +889,8 @@ class Run:
     # -- standing rules ----------------------------------------------------------------------------
 
     def rule_covering(self, call: int) -> StandingRule | None:
-        """Return the standing rule that lets a call run without a question, or None if there is
-        none.
+        """Return the standing rule that lets a call run without a question, or None if no rule
+        covers the call.
         """
         rules = self._services.standing_rules
         tool = standing_tool(self.machine.history[call])

@@ -152,7 +152,7 @@ class Folded:
     Attributes:
         machine: the machine.
         composer: the composer of the last Request.
-        request: the last Request, or None if there was none.
+        request: the last Request, or None before the first Request.
         failed: the error that prevented the composition of the Request, or None.
     """
 

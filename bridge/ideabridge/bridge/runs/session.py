@@ -296,7 +296,7 @@ class Session:
 
 
 def _effect(progress: Progress) -> dict[str, Any] | None:
-    """Return the effect that a call had or might have had, or None if it had none."""
+    """Return the effect that a call had or might have had, or None if it changed nothing."""
     call = progress.call
     tool = progress.tool
     if tool is None or call.has_written_result or progress.hints.read_only is True:

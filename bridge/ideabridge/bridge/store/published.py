@@ -221,7 +221,7 @@ class _DocumentWithPlan:
 
 
 def plan_in_document(document: JSON) -> JSONObject | None:
-    """Return the published plan in the document of an idea, or None if it has none."""
+    """Return the published plan in the document of an idea, or None if it contains no plan."""
     read = read_whole(_DocumentWithPlan, document)
     if read is None:
         return None

@@ -369,7 +369,7 @@ class Sampler:
 
     def unanswered_note(self, run: Run) -> str | None:
         """Return a note about the run's Requests that the client's model has not answered, or None
-        if there are none.
+        if it has answered them all.
         """
         sent = self._unanswered(run.root, _waiting(run))
         return _unanswered_note(sent) if sent else None

@@ -170,7 +170,7 @@ def place_and_name(progress: Progress) -> str:
 
 
 def call_name(progress: Progress) -> str:
-    """Return the call's `_id` or, if it has none, its place in the plan. If the call has an
+    """Return the call's `_id` or, without an `_id`, its place in the plan. If the call has an
     instance, the name begins with the instance.
     """
     call = progress.call

@@ -104,8 +104,8 @@ class _Entry:
 
     Attributes:
         content: the entry.
-        note: an instruction that the user must follow before the entry works, or "" if there is
-            none.
+        note: an instruction that the user must follow before the entry works, or "" if it
+            already works.
         words: the command that the entry starts; empty if the entry connects to the service.
     """
 

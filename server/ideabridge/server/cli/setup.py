@@ -237,7 +237,7 @@ def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> N
 def _section(
     title: str, lines: Sequence[str], write: Callable[[str], None], width: int | None
 ) -> None:
-    """Print a title with lines below it, unless there are none."""
+    """Print a title with lines below it. Print nothing if there are no lines."""
     if not lines:
         return
     write("")

@@ -155,7 +155,7 @@ async def add_ideas(
 
 
 def _confirmed(ideas: list[_Read]) -> bool:
-    """Ask the person whether to save the ideas, unless there are none."""
+    """Ask the person whether to save the ideas. Do not ask about an empty list."""
     if not ideas:
         return True
     return confirm("Save it?" if len(ideas) == 1 else f"Save these {len(ideas)} ideas?")

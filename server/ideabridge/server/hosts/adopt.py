@@ -485,7 +485,7 @@ def _settle_folder(
 
 def _starts_elsewhere(entry: JSONObject, project: Path, target: Destination) -> str:
     """Return a note about the paths in a server's entry that refer to different files when
-    ideabridge starts the server, or "" if there are none.
+    ideabridge starts the server, or "" if all paths lead to the same files.
 
     A server in the user's own file starts in the project folder, as it does in the host, but a path
     to its program is relative to that file.

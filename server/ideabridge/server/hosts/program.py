@@ -26,8 +26,8 @@ class Program:
 
     Attributes:
         words: the program and its first arguments.
-        note: an instruction that the user must follow before the command works, or "" if there is
-            none.
+        note: an instruction that the user must follow before the command works, or "" if it
+            already works.
     """
 
     words: tuple[str, ...]

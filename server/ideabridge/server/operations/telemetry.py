@@ -253,7 +253,7 @@ def _parsed(traceparent: str) -> SpanContext | None:
 
 
 def _traceparent() -> str | None:
-    """Return the traceparent of the current request, or None if it has none."""
+    """Return the traceparent of the current request, or None if it was sent without one."""
     carrier: dict[str, str] = {}
     _WRITER.inject(carrier)
     return carrier.get(_TRACEPARENT)

@@ -131,7 +131,7 @@ def _not_a_name(part: str, text: str, place: str) -> str:
 
 
 def header(scope: Scope | Message, name: bytes) -> str:
-    """Return the value of the first header with this name (lower case), or "" if there is none."""
+    """Return the value of the first header with this name (lower case), or "" if it is missing."""
     headers = cast("list[tuple[bytes, bytes]]", scope.get("headers", ()))
     return next((value.decode("latin-1") for key, value in headers if key == name), "")
 

@@ -169,7 +169,7 @@ class WorkspaceDoor:
 
     Args:
         own: the door to `/mcp`. It identifies everybody before a workspace is looked up.
-        workspaces: the workspaces, or None if the server has none.
+        workspaces: the workspaces, or None for a server without workspaces.
     """
 
     def __init__(self, own: TokenDoor, workspaces: Workspaces | None) -> None:

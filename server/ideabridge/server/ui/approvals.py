@@ -784,7 +784,7 @@ def _link_to(decided: list[Pending]) -> PageLink | None:
 
 
 def _named(shown: JSONObject, key: str) -> str:
-    """Return the name of a call's tool or server, or "" if it has none."""
+    """Return the name of a call's tool or server, or "" if the call does not name it."""
     name = shown.get(key)
     return visible(name) if isinstance(name, str) else ""
 

@@ -849,8 +849,8 @@ class IdeaPages:
         return decided.parameters
 
     def _title_of(self, ref: str, visitor: Visitor) -> str:
-        """Return the title of the run that a reference names, or "" if it has none or `ref` is an
-        idea.
+        """Return the title of the run that a reference names, or "" if the run has no title or
+        `ref` is an idea.
         """
         try:
             record = self._bridge.store.runs.find(ref.partition(":")[0], caller=visitor.scope)
@@ -1230,7 +1230,7 @@ def _places(fills: Iterable[JSON], calls: Sequence[JSON]) -> list[str]:
 
 
 def _decision(decided: JSONObject, parameter: str) -> JSONObject:
-    """Return the decision about a parameter, or an empty object if there is none."""
+    """Return the decision about a parameter, or an empty object if nobody has decided."""
     return object_or_empty(decided.get(parameter))
 
 
@@ -1404,7 +1404,7 @@ def _coloured_json(plan: JSONObject) -> Markup | str:
 
 
 def _coloured_program(program: JSON) -> Markup | str:
-    """Return a program, coloured unless it is long, or "" if there is none."""
+    """Return a program, coloured unless it is long, or "" if `program` is not a string."""
     if not isinstance(program, str):
         return ""
     text = source_text(program)

@@ -119,7 +119,7 @@ class ToolRow:
             only read.
         is_read_only_to_server: whether the server itself says that the tool only reads.
         allowed_by: the standing rule of the visitor that lets the tool run without asking, or None
-            if there is none, or if the tool needs none.
+            if no rule applies, or if the tool runs without asking in any case.
         can_be_allowed: whether the visitor can allow the tool always.
     """
 

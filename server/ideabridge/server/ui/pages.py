@@ -61,7 +61,7 @@ def page_door(
     Args:
         front: the server.
         credentials: checks tokens.
-        workspaces: the workspaces of the server, or None if it has none.
+        workspaces: the workspaces, or None for a server without workspaces.
         folders: see `WorkspaceList`.
     """
     bridge = front.running.bridge

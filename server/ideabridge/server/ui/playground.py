@@ -368,7 +368,7 @@ class Playground:
 
     def _askable(self, caller: str) -> Tool | None:
         """Return a server's tool that only reads, needs no parameters, and runs without asking a
-        person, or None if there is none.
+        person, or None if no server has such a tool.
         """
         offer = self._bridge.offer.to(caller)
         decide = policy_named(self._bridge.configuration.approval_setting)

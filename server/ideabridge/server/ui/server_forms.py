@@ -1,6 +1,6 @@
 """Server forms: adding, changing, importing, enabling, disabling and removing servers on the page.
 
-The page changes the file that the server was started with or, if there is none, the user's own
+The page changes the file that the server was started with or, without such a file, the user's own
 file. It does so in the same way as `ideabridge servers`: the entry is checked, its secrets go to
 the keyring, everything else in the file keeps its bytes, and each change can be undone. The
 project's file needs a person at a terminal who reviews what it starts, so the page does not change
@@ -914,7 +914,7 @@ class LatestChange:
 
 
 def latest_change(configuration: Configuration) -> LatestChange | None:
-    """Return the latest change that can be undone, or None if there is none. This function blocks.
+    """Return the latest change, or None if no change can be undone. This function blocks.
 
     Raises:
         HostFileError: the notes about changes cannot be read.
@@ -928,7 +928,7 @@ def latest_change(configuration: Configuration) -> LatestChange | None:
 
 def file_to_change(configuration: Configuration) -> Path | None:
     """Return the file whose servers the page changes: the file that the server was started with or,
-    if there is none, the user's own file. Return None if a program has passed in the configuration.
+    without such a file, the user's own. Return None if a program has passed in the configuration.
     """
     if configuration.embedded:
         return None

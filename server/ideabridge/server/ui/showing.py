@@ -308,7 +308,7 @@ _NO_PROGRAM: Final = re.compile(
 
 
 def problem_of(status: ModuleStatus) -> str:
-    """Return a server's error as its page shows it, or "" if there is none."""
+    """Return a server's error as its page shows it, or "" for a server without an error."""
     error = status.error or ""
     no_program = _NO_PROGRAM.fullmatch(error)
     if no_program is None:
@@ -333,8 +333,8 @@ def title_names_tools(title: str) -> bool:
 def run_name(record: RunRecord) -> str:
     """Return the name of a run for people.
 
-    The name is the title of the run or, if the run has none, a description. A title that lists many
-    tools is cut after the first few.
+    The name is the title of the run or, for a run without a title, a description. A title that
+    lists many tools is cut after the first few.
     """
     if not record.title:
         return _UNTITLED.get(record.kind, "Untitled run")

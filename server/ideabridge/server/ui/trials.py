@@ -38,7 +38,7 @@ class Trial:
         status: the status of the run.
         values: the parameters that the tool was called with.
         errors: the first errors of the run.
-        output: the output of the run, or None if it has none.
+        output: the output of the run, or None if it has not produced one.
         shown_output: the output as a page shows it, or None if the run has no output, or if the
             page of the run alone can show it, because its journal is large.
         images: the images in the output.

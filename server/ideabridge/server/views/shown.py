@@ -270,7 +270,7 @@ def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
     Args:
         kind: the kind of the question.
         content: see `show_question`.
-        instances: the number of instances of the run, or 0 if it has none.
+        instances: the number of instances of the run, or 0 for a run without instances.
     """
     if kind == "plan":
         calls = read_as(Solution, content).calls

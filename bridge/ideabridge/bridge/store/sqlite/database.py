@@ -476,7 +476,7 @@ class SqliteDatabase(Database):
 
 
 def _code(error: sqlite3.Error) -> int:
-    """Return the primary result code of an SQLite error, or 0 if it has none."""
+    """Return the primary result code of an SQLite error, or 0 for an error without a code."""
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 

@@ -386,7 +386,7 @@ def _comma(text: str, start: int, end: int) -> int | None:
 
 
 def _comments_end(text: str, place: int) -> int:
-    """Return the end of the comments that begin on the same line, or `place` if there are none."""
+    """Return the end of the comments that begin on the same line, or `place` without a comment."""
     behind = _BLANK_OR_COMMENT.match(text, place)
     if behind is None:
         return place

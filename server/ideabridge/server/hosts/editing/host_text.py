@@ -95,7 +95,7 @@ class EditedFile:
         format: the notation of the file.
         backup: a copy of the previous bytes; None if there was no file, or nothing was changed.
         created: whether the edit created the file.
-        new_folder: the first folder that was created for the file, if it had none.
+        new_folder: the first of the folders that were created for the file, if any were missing.
         digest: the `file_digest` of the new bytes.
         entries: the entries that were changed, in order.
     """
@@ -175,8 +175,8 @@ class HostText:
         return self._with(EntryChange(tuple(keys), name, None, parents=parents))
 
     def entries(self, keys: Sequence[str]) -> dict[str, JSON]:
-        """Return the entries that these keys lead to, keyed by name. The result is empty if there
-        are none.
+        """Return the entries that these keys lead to, keyed by name. The result is empty if the
+        keys lead to no object.
         """
         value = part_at(self.content, keys)
         if isinstance(value, list):
@@ -384,7 +384,7 @@ def file_digest(data: bytes | None) -> str:
 
 
 def _encoding(data: bytes) -> tuple[bytes, str]:
-    """Return a file's byte order mark (b"" if it has none) and the encoding of the rest of the
+    """Return a file's byte order mark (b"" without one) and the encoding of the rest of the
     file.
     """
     for mark, encoding in _MARKS.items():

@@ -90,7 +90,7 @@ def put_json(text: str, change: EntryChange) -> str:
 
 
 def remove_json(text: str, keys: Sequence[str], name: str) -> str:
-    """Return the text without the items that have this name, or the same text if there are none."""
+    """Return the text without the items that have this name, or the same text if no item has it."""
     while (span := _find(text, keys, name)) is not None:
         text = without_item(text, *span)
 

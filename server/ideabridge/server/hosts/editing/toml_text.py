@@ -374,8 +374,8 @@ def _toml_value(value: JSON) -> str:
 
 
 def _inline_table(text: str, statements: Sequence[_Statement], path: Keys) -> _Statement | None:
-    """Return the pair whose value is an inline table that contains a path, or None if there is
-    none.
+    """Return the pair whose value is an inline table that contains a path, or None if no inline
+    table contains it.
     """
     for pair in statements:
         is_around = pair.kind == "pair" and len(pair.path) < len(path)

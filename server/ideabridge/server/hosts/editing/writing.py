@@ -39,7 +39,7 @@ class Replacement:
         backup: a copy of the previous bytes in the user's data folder; None if there was no file,
             or nothing was changed.
         created: whether the file was created.
-        new_folder: the first folder that was created for the file, if it had none.
+        new_folder: the first of the folders that were created for the file, if any were missing.
     """
 
     backup: Path | None = None
