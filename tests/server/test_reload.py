@@ -284,7 +284,8 @@ async def changed_fifty_times(folder: Path, pause: float) -> int:
                 write_own({**EXPOSED, "mcpServers": servers})
                 await anyio.sleep(pause)
 
-            # The last replacement of the server `two` may still be starting when `tool_49` is there.
+            # The server `two` may still be starting after its last replacement when `tool_49` is
+            # listed.
             await host.until(
                 lambda tools: (
                     {"first", "second", "tool_49"}
