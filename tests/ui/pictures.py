@@ -14,16 +14,17 @@ import tempfile
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import httpx
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
 from ideabridge.server.ui.access import PAGE_CLIENT
 from tests.ui.serving import CHROMIUM, ask, client, link_to, seal, send, served
-from tests.ui.test_servers import SERVERS, configured
+from tests.ui.support_desk import CUSTOMERS
+from tests.ui.test_servers import configured
 from tests.ui.test_shown import key_of
-from tests.ui.test_tools import WRITTEN, write_idea
+from tests.ui.test_tools import write_idea
 from tests.waiting import wait_until
 
 WIDTHS: Final = {"desktop": 1280, "phone": 390, "wide": 1920}
@@ -37,36 +38,57 @@ WIDE: Final = ("home", "servers", "runs", "run", "run-failed", "run-asking", "ap
 
 SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 
-REFUND: Final = {"_tool": "refund", "order": "†state.largest.id", "amount": "†state.largest.total"}
-REPORT: Final = """# Orders of c2
+REFUND: Final = {
+    "_tool": "refund_order",
+    "order": "†state.largest.id",
+    "amount": "†state.largest.total",
+}
+REPORT: Final = """# Orders of Ada Brandt
 
-- **2 orders**, the larger one of `50.0`
-- nothing is *open*
+- **3 orders**, the largest one an *office chair* of `320.00`
+- one of them is **late**
 
-| order | total |
-|---|---|
-| 2 | 20.0 |
-| 5 | 50.0 |
+| order | item | total |
+|---|---|---|
+| 4702 | Desk lamp | 49.00 |
+| 4725 | Office chair | 320.00 |
+| 4752 | Bookend | 18.50 |
 """
 PROGRAM: Final = (
     Path(__file__).parents[2] / "examples" / "ideas" / "longest_words.yaml"
 ).read_text(encoding="utf-8")
-NOTE: Final = "Dear customer,\nyour order was late.\nWe pay the price back.\n"
-REFUNDED: Final = {"_tool": "refund", "order": 1, "amount": 10.0, "note": NOTE}
+WITH_TAX: Final = """\
+name: with_tax
+description: Add the value added tax to a price
+context:
+  - type: input
+    input: {net: 100}
+solution:
+  calls:
+    - {_tool: compute, code: net * 1.19, net: †input.net, _outputPath: gross}
+  output: †state.gross
+"""
+NOTE: Final = "Dear Jonas,\nyour shelf was late.\nWe pay a part of the price back.\n"
+REFUNDED: Final = {"_tool": "refund_order", "order": 4711, "amount": 20.0, "note": NOTE}
 CHANGED: Final = {
-    "_tool": "refund",
-    "order": 1,
-    "amount": 25.0,
-    "note": NOTE.replace("was late", "was lost"),
+    "_tool": "refund_order",
+    "order": 4711,
+    "amount": 45.0,
+    "note": NOTE.replace("was late", "was damaged"),
+}
+MAIL: Final = {
+    "_tool": "send_mail",
+    "_module": "mail",
+    "to": "mira.olsen@example.org",
+    "subject": "Your wool rug",
+    "text": "Hello Mira,\n\nthe rug that you sent back has arrived. We refund it today.",
 }
 SQL: Final = {
-    "_tool": "refund",
-    "order": 2,
-    "amount": 1.0,
-    "note": "UPDATE orders\nSET paid = false -- by mistake\nWHERE id = 2",
+    "_tool": "add_note",
+    "_module": "notes",
+    "title": "Orders to correct",
+    "text": "UPDATE orders\nSET paid = false -- by mistake\nWHERE id = 4733",
 }
-SAVE: Final = {"_tool": "save", "text": "The customer of order 1 has waited for two weeks."}
-"""A call of a tool that nobody has approved before."""
 
 LARGEST: Final = {
     "_tool": "compute",
@@ -78,17 +100,17 @@ LARGEST: Final = {
 
 SERVERS_OF_IT: Final = {
     "servers": "modules",
-    "server": "modules/own",
-    "server-off": "modules/later",
-    "server-failing": "modules/broken",
-    "server-tool": "modules/own/tools/save",
-    "server-log": "modules/own/log",
+    "server": "modules/notes",
+    "server-off": "modules/filesystem",
+    "server-failing": "modules/github",
+    "server-tool": "modules/notes/tools/add_note",
+    "server-log": "modules/notes/log",
     "tools-of-servers": "ideas?show=servers",
     "tools-found": "ideas?q=e",
     "server-choice": "servers/add",
     "server-add": "servers/add?start=other",
     "server-folder": "servers/add?start=filesystem",
-    "server-edit": "servers/edit?name=own",
+    "server-edit": "servers/edit?name=notes",
     "server-import": "servers/import?host=cursor",
     "assistants": "assistants",
     "user": "admin/users/ann",
@@ -98,28 +120,35 @@ SERVERS_OF_IT: Final = {
 
 def equip(folder: Path) -> None:
     """Give the person of a page a configuration with servers, and Cursor with others."""
-    configured(folder, SERVERS)
+    office = str(Path(__file__).with_name("office_servers.py"))
+    servers: dict[str, Any] = {
+        name: {"command": sys.executable, "args": [office, name]}
+        for name in ("calendar", "mail", "notes")
+    }
+    env = {"API_TOKEN": "ghp_ofapicture1234567DDDD"}
+    github = {"command": "github-mcp-server", "args": ["stdio"], "env": env}
+    files = ["-y", "@modelcontextprotocol/server-filesystem", "/home/ada/documents"]
+    filesystem = {"command": "npx", "args": files, "disabled": True}
+    configured(folder, {**servers, "filesystem": filesystem, "github": github})
     cursor = folder / ".cursor" / "mcp.json"
     cursor.parent.mkdir()
-    env = {"API_TOKEN": "ghp_ofapicture1234567DDDD"}
-    github = {"command": "npx", "args": ["-y", "github-server"], "env": env}
-    entries = {"github": github, "own": {"command": "other"}}
+    entries = {"linear": {"url": "https://mcp.linear.app/mcp"}, "notes": {"command": "other"}}
     cursor.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
 
 
 EARLIER: Final = (
-    "Who is customer c0?",
-    "Orders for the letter to c1",
-    "Address of c2 for the parcel",
-    "Orders that c0 asked about",
-    "Who wrote the review of order 2?",
-    "Check of the invoices of c2",
-    "Customer of the ticket 4711",
+    "Who is customer C-104?",
+    "Orders for the letter to Jonas Weber",
+    "Address of Mira Olsen for the parcel",
+    "Orders that Ada Brandt asked about",
+    "Who wrote the review of the wool rug?",
+    "Check the invoices of Mira Olsen",
+    "Customer of order 4711",
     "Orders for the report of November",
-    "Is c2 a new customer?",
-    "Orders of c0 before the call",
+    "Is Mira Olsen a new customer?",
+    "Orders of Ada Brandt before the call",
     "Customer behind the complaint",
-    "Open orders of c2",
+    "Open orders of Mira Olsen",
 )
 """Titles of runs that nobody looks at closely."""
 
@@ -137,6 +166,14 @@ def spread_over_a_week(store: Path) -> None:
             # waits is never so old that it would be suspicious.
             minutes_ago += 4 if place < 8 or status == "running" else 100 * (1 + place % 7)
             _set_back(database, number, minutes_ago * 60, CLIENTS[place % len(CLIENTS)])
+
+        # The tools that people made are as old as the runs that they came from, or older.
+        tools = database.execute("SELECT number, time FROM publications").fetchall()
+        for number, published in tools:
+            earlier = datetime.fromisoformat(published) - timedelta(days=5 * number + 2)
+            database.execute(
+                "UPDATE publications SET time = ? WHERE number = ?", (earlier.isoformat(), number)
+            )
 
 
 def _set_back(database: sqlite3.Connection, number: int, seconds: float, client: str) -> None:
@@ -157,39 +194,76 @@ def _set_back(database: sqlite3.Connection, number: int, seconds: float, client:
 def _find_largest(customer: str) -> list[dict[str, str]]:
     """The calls that look a customer up, and find the largest of the customer's orders."""
     orders = {"_tool": "list_orders", "customer": customer, "_outputPath": "orders"}
-    person = {"_tool": "find_customer", "id": customer, "_outputPath": "who"}
+    person = {"_tool": "find_customer", "number": customer, "_outputPath": "who"}
     return [orders, person, LARGEST]
 
 
+def _prepare_the_day() -> list[dict[str, str]]:
+    """The calls that collect what a person reads in the morning."""
+    return [
+        {"_tool": "list_events", "_module": "calendar", "_outputPath": "events"},
+        {"_tool": "search_mail", "_module": "mail", "words": "order", "_outputPath": "mail"},
+        {"_tool": "list_notes", "_module": "notes", "_outputPath": "notes"},
+    ]
+
+
+MORNING: Final = {
+    "events": "†state.events",
+    "mail": "†state.mail",
+    "notes": "†state.notes",
+}
+
+
+def _publish(http: httpx.Client, run_id: str, name: str, description: str) -> None:
+    send(
+        http,
+        "/ui/ideas/publish",
+        page=f"/ui/ideas/publish?ref={run_id}",
+        ref=run_id,
+        name=name,
+        description=description,
+        as_proposed="yes",
+        answer="auto",
+    )
+
+
 def use(http: httpx.Client) -> dict[str, str]:
-    """Run plans, of which one waits for a decision, and publish one. Return the paths of pages.
+    """Run plans, of which some wait for a decision, and publish some. Return the paths of pages.
 
     The runs with the titles `EARLIER` come before the others.
     """
     for number, title in enumerate(EARLIER):
-        customer = f"c{number % 3}"
-        person = {"_tool": "find_customer", "id": customer}
+        customer = CUSTOMERS[number % 3].id
+        person = {"_tool": "find_customer", "number": customer}
         orders = {"_tool": "list_orders", "customer": customer}
         ask(http, *(person, orders)[: 1 + number % 2], name=title)
 
-    for number in range(3):
-        customer = f"c{number}"
-        name = f"Largest order of customer {customer}"
-        ask(http, *_find_largest(customer), output="†state.largest", name=name)
+    for person in CUSTOMERS:
+        name = f"Largest order of {person.name}"
+        ask(http, *_find_largest(person.id), output="†state.largest", name=name)
 
+    morning = ask(http, *_prepare_the_day(), output=MORNING, name="What is on today?")
+    free = {"_tool": "find_free_time", "_module": "calendar", "day": "tomorrow", "minutes": 45}
+    free_time = ask(http, free, output="†results.0", name="When am I free tomorrow?")
     # Assistants give most plans a title. The other plans are named after their tools.
     done = ask(
         http,
-        *_find_largest("c0"),
+        *_find_largest("C-104"),
         output="†state.largest",
-        name="Largest order of customer c0",
+        name="Largest order of Ada Brandt",
     )
-    failed = ask(http, {"_tool": "find_customer", "id": "c9"})
-    mixed = ask(http, {"_tool": "list_orders"}, *({"_tool": "find_customer", "id": "c9"},) * 3)
-    table = ask(http, *_find_largest("c2"), output="†state.orders", name="Orders of customer c2")
-    written = ask(http, *_find_largest("c2"), output=REPORT, name="Report on customer c2")
-    tree = ask(http, *_find_largest("c1"), output={"largest": "†state.largest", "of": "†state.who"})
-    approved = ask(http, REFUNDED)
+    failed = ask(http, {"_tool": "find_customer", "number": "C-900"})
+    unknown = {"_tool": "find_customer", "number": "C-900"}
+    mixed = ask(http, {"_tool": "list_orders"}, unknown, unknown, unknown)
+    table = ask(http, *_find_largest("C-131"), output="†state.orders", name="Orders of Mira Olsen")
+    written = ask(http, *_find_largest("C-104"), output=REPORT, name="Report on Ada Brandt")
+    tree = ask(
+        http,
+        *_find_largest("C-117"),
+        output={"largest": "†state.largest", "customer": "†state.who"},
+        name="Jonas Weber and his largest order",
+    )
+    approved = ask(http, REFUNDED, name="Refund a part of order 4711")
     key = key_of(http, approved)
     send(
         http,
@@ -199,45 +273,45 @@ def use(http: httpx.Client) -> dict[str, str]:
         decision="approve",
         seal=seal(http, key),
     )
-    denied = ask(http, *_find_largest("c2"), REFUND, name="Refund the largest order of customer c2")
+    denied = ask(
+        http, *_find_largest("C-131"), REFUND, name="Refund the largest order of Mira Olsen"
+    )
     send(
         http,
         "/ui/approvals/decide",
         "/ui/approvals",
         which=key_of(http, denied),
         decision="deny",
-        reason="The customer has not sent the goods back.",
+        reason="She has not sent the rug back yet.",
     )
-    ask(http, CHANGED)
+    ask(http, CHANGED, name="Refund more of order 4711")
     ask(http, SQL)
-    ask(http, SAVE)
+    ask(http, MAIL, name="Tell Mira Olsen that her rug arrived")
     asking = ask(
         http,
-        *_find_largest("c1"),
+        *_find_largest("C-117"),
         REFUND,
         output="†results.3",
-        name="Refund the largest order of customer c1",
+        name="Refund the largest order of Jonas Weber",
     )
-    picture = ask(http, {"_tool": "photograph", "order": 7})
-    send(
-        http,
-        "/ui/ideas/publish",
-        page=f"/ui/ideas/publish?ref={done}",
-        ref=done,
-        name="largest_order",
-        description="Find the largest order of a customer.",
-        as_proposed="yes",
-        answer="auto",
-    )
-    write_idea(http, WRITTEN, "with_tax")
+    picture = ask(http, {"_tool": "photograph_order", "order": 4740}, name="Photo of order 4740")
+    _publish(http, done, "largest_order", "Find the largest order of a customer.")
+    _publish(http, morning, "prepare_my_day", "Collect the events, mail and notes of today.")
+    _publish(http, free_time, "free_time", "Find free time in the calendar.")
+    _publish(http, written, "customer_report", "Write a report on the orders of a customer.")
+    write_idea(http, WITH_TAX, "with_tax")
     write_idea(http, PROGRAM, "longest_words")
     whole = key_of(http, asking)
-    tried = send(
-        http,
-        "/ui/ideas/largest_order/call",
-        "/ui/playground?tool=ideas%2Flargest_order",
-        **{"from": "playground", "p.customer": "c1"},
-    )
+    for customer in ("C-131", "C-104", "C-117"):
+        tried = send(
+            http,
+            "/ui/ideas/largest_order/call",
+            "/ui/playground?tool=ideas%2Flargest_order",
+            **{"from": "playground", "p.customer": customer},
+        )
+    for net in ("100", "250"):
+        send(http, "/ui/ideas/with_tax/call", "/ui/ideas/with_tax", **{"p.net": net})
+    send(http, "/ui/ideas/prepare_my_day/call", "/ui/ideas/prepare_my_day")
     result = tried.url.query.decode()
     return {
         "home": "home",
@@ -260,10 +334,10 @@ def use(http: httpx.Client) -> dict[str, str]:
         "written": "ideas?show=written",
         "tool-program": "ideas/longest_words",
         "whole": f"approvals/whole?which={whole}",
-        "runs-filtered": "runs?status=done&tool=refund",
+        "runs-filtered": "runs?status=done&tool=refund_order",
         "saved": "ideas?show=saved",
         "tool": "ideas/largest_order",
-        "publish": f"ideas/publish?ref={done}",
+        "publish": f"ideas/publish?ref={table}",
         "write": "write",
         **SERVERS_OF_IT,
         "playground": "playground",
@@ -328,15 +402,20 @@ def main() -> None:
         home = Path(temporary) / "home"
         project = home / "shop"
         project.mkdir(parents=True)
-        with served(home, "--project", str(project)) as url:
+        tools = str(Path(__file__).with_name("support_desk.py"))
+        with served(home, "--tools", tools, "--project", str(project)) as url:
             photograph(browser, url, only(EMPTY), folder)
             equip(home)
             with client(url) as http:
                 # A call is compared only with earlier ones under the same configuration.
-                wait_until(lambda: "modules/own" in http.get("/ui/modules").text)
+                wait_until(lambda: "modules/notes" in http.get("/ui/modules").text)
+                for server in ("calendar", "mail", "notes"):
+                    page_of_server = f"/ui/modules/{server}"
+                    wait_until(lambda page=page_of_server: "l-up" in http.get(page).text)
                 pages = use(http)
                 send(http, "/ui/admin/users", page="/ui/admin", name="ann", action="add")
-                wait_until(lambda: "l-up" in http.get("/ui/modules/own").text)
+                for name in ("ben", "carla"):
+                    send(http, "/ui/admin/users", page="/ui/admin", name=name, action="add")
             spread_over_a_week(home / "ideas.sqlite")
             photograph(browser, url, only(pages), folder)
         browser.close()
