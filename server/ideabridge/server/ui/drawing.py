@@ -1,4 +1,4 @@
-"""Drawing: draws calls as boxes in layers, with arrows for the values that calls pass on and for
+"""Drawing: draws calls as boxes in columns, with arrows for the values that calls pass on and for
 the order in which calls run.
 """
 
@@ -16,6 +16,7 @@ from ideabridge.bridge.loop.graph import depths
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.server.ui.call_names import CallName, call_names
 from ideabridge.server.ui.reference_words import ReferenceWords
+from ideabridge.server.ui.stages import MOST_NAMED, stages_of
 from ideabridge.server.ui.timeline import awaited, call_status, suppliers
 from ideabridge.server.views.trace import Trace
 
@@ -36,6 +37,9 @@ _MARGIN: Final = 8
 
 _SWEEPS: Final = 4
 """How many times the layers are sorted, alternately from left to right and back."""
+
+_MAX_LANES: Final = 200
+"""Maximum number of columns that arrows pass, counted over all arrows."""
 
 _MAX_CHARACTERS: Final = 22
 """Maximum length of a line of text in a box, in characters."""
@@ -88,6 +92,19 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
+class _Spot:
+    """The upper left corner of a box, or of the lane of an arrow."""
+
+    x: int
+    y: int
+
+    @property
+    def middle(self) -> int:
+        """The height at which arrows arrive and leave."""
+        return self.y + _HEIGHT // 2
+
+
+@dataclass(frozen=True, slots=True)
 class Drawing:
     """Boxes and arrows with their positions, in pixels."""
 
@@ -107,75 +124,130 @@ class Drawing:
         return _WIDTH, _HEIGHT
 
 
-def place_boxes(nodes: Sequence[Box], edges: Iterable[Arrow]) -> Drawing:
-    """Place boxes in layers from left to right, so that each box comes after the boxes that it
+def place_boxes(
+    nodes: Sequence[Box], edges: Iterable[Arrow], stages: Sequence[Iterable[str]] = ()
+) -> Drawing:
+    """Place boxes in columns from left to right, so that each box comes after the boxes that it
     waits for and few arrows cross.
+
+    Args:
+        nodes: the boxes.
+        edges: the arrows. An arrow from or to a box that does not exist is left out.
+        stages: the keys of the boxes that share a column, stage by stage from left to right.
     """
     by_key = {node.key: node for node in nodes}
     # Draw equal arrows only once.
     distinct = dict.fromkeys(edges)
     arrows = [arrow for arrow in distinct if arrow.source in by_key and arrow.target in by_key]
-    layers = _layers(nodes, arrows)
-    _sort_layers(layers, arrows)
+    column_of = _columns(nodes, arrows, stages)
+    routes = _routes(arrows, column_of)
+    layers = _layers(nodes, routes, column_of)
+    _sort_layers(layers, routes)
 
     tallest = max((len(layer) for layer in layers), default=0)
     column_width = _WIDTH + _GAP_X
     row_height = _HEIGHT + _GAP_Y
-    placed: dict[str, Placed] = {}
+    spots: dict[str, _Spot] = {}
     for column, layer in enumerate(layers):
         x = _MARGIN + column * column_width
         top = _MARGIN + (tallest - len(layer)) * row_height // 2
         for row, key in enumerate(layer):
-            placed[key] = Placed(by_key[key], x, top + row * row_height)
+            spots[key] = _Spot(x, top + row * row_height)
 
-    curves = [(arrow, _curve(placed[arrow.source], placed[arrow.target])) for arrow in arrows]
+    placed = [Placed(node, spots[node.key].x, spots[node.key].y) for node in nodes]
+    curves = [
+        (arrow, _path([spots[key] for key in route]))
+        for arrow, route in zip(arrows, routes, strict=True)
+    ]
     # Make an empty drawing as large as one box. The last column and the last row need no gap.
     columns = max(1, len(layers))
     rows = max(1, tallest)
     return Drawing(
-        nodes=list(placed.values()),
+        nodes=placed,
         edges=curves,
         width=2 * _MARGIN + columns * column_width - _GAP_X,
         height=2 * _MARGIN + rows * row_height - _GAP_Y,
     )
 
 
-def _layers(nodes: Sequence[Box], arrows: Sequence[Arrow]) -> list[list[str]]:
-    """Return the keys of the boxes in each layer."""
+def _columns(
+    nodes: Sequence[Box], arrows: Sequence[Arrow], stages: Sequence[Iterable[str]]
+) -> dict[str, int]:
+    """Return the column of each box. Columns are numbered from 0, without a gap."""
     number_of = {node.key: number for number, node in enumerate(nodes)}
+    inputs = {node.key for node in nodes if node.status == "given"}
     before: dict[int, set[int]] = {number: set() for number in number_of.values()}
-    after = defaultdict[int, set[int]](set)
     for arrow in arrows:
-        source = number_of[arrow.source]
-        target = number_of[arrow.target]
-        before[target].add(source)
-        after[source].add(target)
+        if arrow.source not in inputs:
+            before[number_of[arrow.target]].add(number_of[arrow.source])
+
+    for earlier, later in pairwise(stages):
+        earlier_numbers = {number_of[key] for key in earlier}
+        for key in later:
+            before[number_of[key]] |= earlier_numbers
 
     depth_of = depths(before)
+    column_of = {node.key: depth_of[number_of[node.key]] for node in nodes}
 
-    # Put a box that waits for no other one layer before the first box that reads from it, rather
-    # than at the far left.
-    for source, targets in after.items():
-        if not before[source]:
-            depth_of[source] = min(depth_of[target] for target in targets) - 1
-
-    count = 1 + max(depth_of.values(), default=-1)
-    layers: list[list[str]] = [[] for _ in range(count)]
+    # An input is beside the first call that reads it, rather than at the far left.
     for node in nodes:
-        layers[depth_of[number_of[node.key]]].append(node.key)
+        readers = [arrow.target for arrow in arrows if arrow.source == node.key]
+        if node.key in inputs and readers:
+            column_of[node.key] = min(column_of[reader] for reader in readers) - 1
 
-    return [layer for layer in layers if layer]
+    used = sorted(set(column_of.values()))
+    place_of = {column: place for place, column in enumerate(used)}
+    return {key: place_of[column] for key, column in column_of.items()}
 
 
-def _sort_layers(layers: list[list[str]], arrows: Sequence[Arrow]) -> None:
-    """Order the boxes in each layer so that few arrows cross, by sweeping over the layers from left
-    to right and back.
+def _routes(arrows: Sequence[Arrow], column_of: Mapping[str, int]) -> list[list[str]]:
+    """Return what each arrow passes: the key of its source, the key of a lane in each column
+    between, and the key of its target.
+
+    A lane takes the place of a box, so that no arrow runs through a box. Arrows from the same box
+    share their lanes. If there are very many, the arrows have no lanes.
+    """
+    lanes_of = [
+        [
+            f"{arrow.source}:{column}"
+            for column in range(column_of[arrow.source] + 1, column_of[arrow.target])
+        ]
+        for arrow in arrows
+    ]
+    if sum(map(len, lanes_of)) > _MAX_LANES:
+        return [[arrow.source, arrow.target] for arrow in arrows]
+    return [
+        [arrow.source, *lanes, arrow.target] for arrow, lanes in zip(arrows, lanes_of, strict=True)
+    ]
+
+
+def _layers(
+    nodes: Sequence[Box], routes: Iterable[Sequence[str]], column_of: Mapping[str, int]
+) -> list[list[str]]:
+    """Return the keys of the boxes and of the lanes in each column."""
+    count = 1 + max(column_of.values(), default=-1)
+    layers: list[dict[str, None]] = [{} for _ in range(count)]
+    for node in nodes:
+        layers[column_of[node.key]][node.key] = None
+
+    for route in routes:
+        first = column_of[route[0]]
+        for column, lane in enumerate(route[1:-1], first + 1):
+            layers[column][lane] = None
+
+    return [list(layer) for layer in layers]
+
+
+def _sort_layers(layers: list[list[str]], routes: Iterable[Sequence[str]]) -> None:
+    """Order each layer so that few arrows cross, by sweeping over the layers from left to right and
+    back.
     """
     before = defaultdict[str, list[str]](list)
     after = defaultdict[str, list[str]](list)
-    for arrow in arrows:
-        before[arrow.target].append(arrow.source)
-        after[arrow.source].append(arrow.target)
+    for route in routes:
+        for left, right in pairwise(route):
+            before[right].append(left)
+            after[left].append(right)
 
     for _ in range(_SWEEPS // 2):
         for left, layer in pairwise(layers):
@@ -201,14 +273,30 @@ def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str
     layer.sort(key=mean_row)
 
 
-def _curve(source: Placed, target: Placed) -> str:
-    """Return the path of an arrow from the right side of one box to the left side of another."""
+def _path(route: Sequence[_Spot]) -> str:
+    """Return the path of an arrow from the right side of one box to the left side of another, along
+    the lanes between them.
+    """
+    source = route[0]
+    target = route[-1]
     x = source.x + _WIDTH
-    y = source.y + _HEIGHT // 2
-    to_x = target.x - 4
-    to_y = target.y + _HEIGHT // 2
-    bend = max(24, (to_x - x) // 2)
-    return f"M{x} {y} C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}"
+    y = source.middle
+    parts = [f"M{x} {y}"]
+    for lane in route[1:-1]:
+        parts.append(_bend(x, y, lane.x, lane.middle))
+        x = lane.x + _WIDTH
+        y = lane.middle
+        parts.append(f"H{x}")
+
+    # The tip of the arrow is in front of the box.
+    parts.append(_bend(x, y, target.x - 4, target.middle))
+    return " ".join(parts)
+
+
+def _bend(x: int, y: int, to_x: int, to_y: int) -> str:
+    """Return a curve that leaves one point and reaches another one horizontally."""
+    pull = max(24, (to_x - x) // 2)
+    return f"C{x + pull} {y} {to_x - pull} {to_y} {to_x} {to_y}"
 
 
 def _fit(text: str, most: int = _MAX_CHARACTERS) -> str:
@@ -247,16 +335,17 @@ class _Parts:
         box = self._inputs.setdefault(text, Box(f"g{len(self._inputs)}", title, note, "given"))
         self.add_arrow(Arrow(box.key, target, "data", text))
 
-    def draw(self) -> Drawing:
-        """Place the parts, and return the drawing."""
+    def draw(self, stages: Sequence[Iterable[str]] = ()) -> Drawing:
+        """Place the parts, and return the drawing. See `place_boxes` for `stages`."""
         boxes = [*self._inputs.values(), *self._calls]
-        return place_boxes(boxes, _without_detours([*self._arrows]))
+        return place_boxes(boxes, _without_detours([*self._arrows]), stages)
 
 
 def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
     """Return a drawing of a run's calls, or None if there are no calls or too many to draw.
 
-    Links to the calls begin with `href`. A large drawing takes 0.1 s.
+    If there are only a few calls, those that ran at the same time share a column. Links to the
+    calls begin with `href`. A large drawing takes 0.1 s.
     """
     if not 0 < len(machine.history) <= MAX_CALLS:
         return None
@@ -285,7 +374,10 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
         if parts.are_too_many:
             return None
 
-    return parts.draw()
+    # The sentence about the run tells only the stages of a few calls.
+    drawn = trace.bars[: len(machine.history)]
+    stages = stages_of(drawn) if len(drawn) <= MOST_NAMED else []
+    return parts.draw([[_key(bar.number) for bar in stage] for stage in stages])
 
 
 def _key(number: int) -> str:

@@ -10,12 +10,10 @@ from typing import Final
 from ideabridge.bridge.context.failure import NOT_RUN, read_failure
 from ideabridge.bridge.context.references import clipped
 from ideabridge.bridge.loop.progress import Progress
+from ideabridge.server.ui.stages import MOST_NAMED, stages_of
 from ideabridge.server.ui.timeline import bar_status
 from ideabridge.server.views.trace import CallBar, Trace
 from ideabridge.tools.names import counted
-
-_MOST_NAMED: Final = 6
-"""Maximum number of calls whose tools a sentence names. More calls are counted."""
 
 _LONGEST_NAME: Final = 40
 _WORDS: Final = {"asking": "waiting for a decision"}
@@ -59,7 +57,7 @@ def sentence_of(
 
     if not listed:
         return ""
-    if len(listed) > _MOST_NAMED:
+    if len(listed) > MOST_NAMED:
         return _in_numbers(listed, most)
 
     began = [call for call in listed if call.bar.started is not None]
@@ -89,19 +87,10 @@ def _called(began: Sequence[_Call]) -> str:
     """Return which calls ran, in the order in which they began, and which of them ran at the same
     time. Return "" if no call has begun.
     """
-    stages: list[list[_Call]] = []
-    earliest_end = 0.0
-    for call in sorted(began, key=lambda call: call.bar.started or 0.0):
-        finished = call.bar.finished
-        end = float("inf") if finished is None else finished
-        # Every call of a stage overlaps every other one.
-        if stages and (call.bar.started or 0.0) < earliest_end:
-            stages[-1].append(call)
-            earliest_end = min(earliest_end, end)
-        else:
-            stages.append([call])
-            earliest_end = end
-
+    call_of = {call.bar.number: call for call in began}
+    stages = [
+        [call_of[bar.number] for bar in stage] for stage in stages_of(call.bar for call in began)
+    ]
     texts: list[str] = []
     for stage in stages:
         text = _listed(stage)

@@ -18,6 +18,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.server.ui.call_names import CallName, call_names
 from ideabridge.server.ui.showing import duration
+from ideabridge.server.ui.stages import in_order
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.names import counted
 
@@ -169,10 +170,7 @@ def timeline(
             current time.
         is_left: whether no process executes the run, so that none of its calls is still running.
     """
-    bars = [*trace.minds, *trace.bars]
-    if trace.minds:
-        bars.sort(key=lambda bar: bar.event)
-
+    bars = in_order(trace)
     end = trace.ended or now or time.time()
     begun = end if trace.begun is None else trace.begun
     end = max([end, *(bar.finished or bar.started or 0.0 for bar in bars)])
