@@ -104,6 +104,7 @@ SERVERS_OF_IT: Final = {
     "server-off": "modules/filesystem",
     "server-failing": "modules/github",
     "server-tool": "modules/notes/tools/add_note",
+    "server-tool-allow": "modules/notes/tools/add_note?allow",
     "server-log": "modules/notes/log",
     "tools-of-servers": "ideas?show=servers",
     "tools-found": "ideas?q=e",

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.ui.serving import ask, client, link_to, seal, send, served
-from tests.ui.test_shown import decide, key_of
+from tests.ui.serving import ask, client, link_to, send, served
 
 OWN_SERVER = Path(__file__).parents[1] / "cli" / "own_server.py"
 OWN: dict[str, Any] = {"command": sys.executable, "args": ["-I", str(OWN_SERVER)]}
@@ -120,8 +119,8 @@ def test_the_tools_of_a_server_are_a_table_with_a_page_for_each(page: Page, site
     table = page.get_by_role("table", name="Tools of own")
     expect(table.get_by_role("row", name="where")).to_contain_text("only reads")
     save = table.get_by_role("row", name="save")
-    expect(save).to_contain_text("asks first")
-    expect(save).to_contain_text("the next time you approve it")
+    expect(save.locator("[aria-current]")).to_have_text("Ask first")
+    expect(save).to_contain_text("The server does not say whether it changes anything.")
     expect(save).to_contain_text("Keep a text in a file.")
     expect(save.locator("code")).to_have_text("[text]")
     table.get_by_role("link", name="speak").click()
@@ -147,55 +146,10 @@ def test_a_tool_that_its_server_calls_read_only_asks_if_a_person_chooses_so(
     page.goto(f"{site}modules/own/tools/speak")
     page.get_by_role("button", name="Run without asking").click()
     expect(page.get_by_role("status")).to_contain_text("speak of own runs without asking again.")
+    # The page of the tool stays open.
+    expect(page.locator(".rule [aria-current]")).to_have_text("Run without asking")
+    page.goto(f"{site}modules/own")
     expect(speak.locator("[aria-current]")).to_have_text("Run without asking")
-
-
-def test_a_server_that_claims_nothing_is_followed(page: Page, tmp_path: Path) -> None:
-    configured(tmp_path, {"own": {**OWN, "tools": {"save": {"read_only": False}}}})
-    with served(tmp_path) as url:
-        page.goto(link_to(url))
-        page.goto(f"{url}modules/own/tools/save")
-        expect(page.get_by_text("You chose to be asked")).to_be_visible()
-        # Without this choice the tool asks, too.
-        page.get_by_role("button", name="Follow the server").click()
-        expect(page.get_by_role("status")).to_contain_text("save of own follows its server again.")
-        save = page.get_by_role("row").filter(has=page.get_by_role("link", name="save", exact=True))
-        expect(save).to_contain_text("the next time you approve it")
-
-
-def test_pages_say_that_a_tool_was_always_allowed_until_that_is_withdrawn(
-    page: Page, site: str
-) -> None:
-    with client(site) as http:
-        key = key_of(http, ask(http, {"_tool": "save", "_module": "own", "text": "one"}))
-        assert "is always allowed" in decide(http, key, "always", seal=seal(http, key))
-
-    page.goto(f"{site}modules/own")
-    save = page.get_by_role("row").filter(has=page.get_by_role("link", name="save", exact=True))
-    expect(save).to_contain_text("runs without asking")
-    expect(save).to_contain_text(re.compile("You always allowed it .*outside projects"))
-    expect(save).not_to_contain_text("the next time you approve it")
-    # The other tools are not allowed with it.
-    expect(page.get_by_role("button", name=re.compile("^Withdraw"))).to_have_count(1)
-
-    page.goto(f"{site}ideas?show=servers")
-    save = page.get_by_role("row").filter(has=page.get_by_role("link", name="save", exact=True))
-    expect(save).to_contain_text("runs without asking")
-
-    page.goto(f"{site}modules/own/tools/save")
-    rule = page.locator(".rule")
-    expect(rule).to_contain_text("runs without asking")
-    expect(rule).to_contain_text("You always allowed it")
-    expect(page.get_by_text("needs approval there")).to_have_count(0)
-    page.get_by_role("button", name="Withdraw: save").click()
-    expect(page.get_by_role("status")).to_contain_text("From now on, own.save asks again.")
-    # The page of the tool stays open, and tells the truth again.
-    expect(rule).to_contain_text("asks first")
-    expect(page.get_by_text("needs approval there")).to_be_visible()
-    page.goto(f"{site}modules/own")
-    save = page.get_by_role("row").filter(has=page.get_by_role("link", name="save", exact=True))
-    expect(save).to_contain_text("asks first")
-    expect(save).to_contain_text("the next time you approve it")
 
 
 def test_the_tools_of_servers_are_among_the_tools(page: Page, site: str) -> None:

@@ -114,6 +114,13 @@ class StandingRule:
         return rule_id(self.owner, self.workspace, self.tool, self.server)
 
     @property
+    def covered(self) -> str:
+        """The SHA-256 in hex of everything that the rule is bound to: the owner, the workspace, the
+        tool and the server.
+        """
+        return _covered(self.owner, self.workspace, self.tool, self.server)
+
+    @property
     def subject(self) -> tuple[str, str, str, str]:
         """The values that identify the allowed tool, regardless of its definition. A person has at
         most one rule for each subject.
@@ -175,6 +182,11 @@ def rule_id(owner: str, workspace: str, tool: StandingTool, server: str) -> str:
     """Return the id of the rule for exactly this owner, workspace and tool. `server` is as in
     `StandingRule`.
     """
+    return _covered(owner, workspace, tool, server)[:12]
+
+
+def _covered(owner: str, workspace: str, tool: StandingTool, server: str) -> str:
+    """Return the hash of everything that a rule is bound to; see `StandingRule.covered`."""
     covered: JSON = [
         owner,
         workspace,
@@ -184,7 +196,7 @@ def rule_id(owner: str, workspace: str, tool: StandingTool, server: str) -> str:
         tool.digest,
         server,
     ]
-    return content_hash({"covered": covered})[:12]
+    return content_hash({"covered": covered})
 
 
 def workspace_of(configuration: Configuration) -> str:
@@ -525,6 +537,12 @@ class StandingRules:
         ):
             return None
         return rule
+
+    def can_bind(self, tool: StandingTool) -> bool:
+        """Return whether a rule for a tool is possible here: whether the tool belongs to a server
+        or a tool file of this configuration.
+        """
+        return tool.module in self._servers
 
     def rule_for(self, caller: str, tool: StandingTool, by: Decider) -> StandingRule:
         """Return a new rule by which a person always allows a tool. The rule is not stored yet.

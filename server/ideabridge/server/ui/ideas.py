@@ -59,7 +59,6 @@ from ideabridge.server.ui.forms import (
     without_place,
 )
 from ideabridge.server.ui.idea_folder import IdeaFolder
-from ideabridge.server.ui.modules import ToolRow, tool_row
 from ideabridge.server.ui.plan_steps import PlanSteps, layers_of, words_of_plan
 from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.run_rows import RunRow, RunRows
@@ -74,6 +73,7 @@ from ideabridge.server.ui.showing import (
 )
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.suggested import SuggestedTool
+from ideabridge.server.ui.tool_policies import ToolRow, tool_row
 from ideabridge.server.ui.tool_texts import is_built_in, opening_sentence, request_with
 from ideabridge.server.ui.trials import page_after, trial_of
 from ideabridge.server.views.records import listed_runs

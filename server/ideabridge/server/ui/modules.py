@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final, Literal, cast
+from typing import Final, cast
 from urllib.parse import quote
 
 import anyio.to_thread
@@ -13,14 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.loop.policy import UNDECLARED, PolicyVerdict, named_tool, policy_named
-from ideabridge.bridge.loop.standing import coverable
 from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.server_log import LEVELS, ServerLogLine, ServerLogReader
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.modules.sign_ins import logout_command
-from ideabridge.bridge.standing_rules import StandingRule
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.hosts.entries import started_by
 from ideabridge.server.hosts.host import HostFileError
@@ -30,20 +26,24 @@ from ideabridge.server.ui.server_forms import (
     LatestChange,
     has_servers_to_import,
     is_changed_here,
-    is_read_only_to_server,
     latest_change,
 )
 from ideabridge.server.ui.showing import light
 from ideabridge.server.ui.sign_ins import can_sign_in, servers_to_sign_in_to
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.tool_policies import (
+    OWN,
+    OfferedRule,
+    give_offered,
+    offered_rule,
+    page_of,
+    tool_row,
+)
 from ideabridge.server.ui.trials import page_after, trial_of
-from ideabridge.server.views.text import parameters_text
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import UnknownToolError
-from ideabridge.tools.tool import IDEA, Tool
-
-OWN = "tools"
-"""The name of the page about in-process tools. No module's page has this name."""
+from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.tool import Tool
 
 _MOST_TOOLS: Final = 100
 """Maximum number of a server's tools on one page."""
@@ -67,19 +67,6 @@ _RETRY_SECONDS: Final = 10.0
 requested.
 """
 
-_ONLY_READS: Final = "only reads"
-
-_HINTS: Final = (
-    ("readOnlyHint", True, _ONLY_READS),
-    ("destructiveHint", True, "can overwrite or delete"),
-    ("destructiveHint", False, "deletes nothing"),
-    ("idempotentHint", True, "can be repeated"),
-    ("openWorldHint", True, "reaches other systems"),
-)
-"""The tool hints that a page names: the annotation, its value, and the words for people. Hints are
-the server's own claims, so the words stand under or after "The server says".
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class ServerRow:
@@ -101,48 +88,6 @@ class ServerRow:
     latency: float | None
     used: float | None
     is_changed_here: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ToolRow:
-    """A tool, and the rule that applies when a plan calls it.
-
-    Attributes:
-        tool: the tool.
-        page: the path of the tool's own page; see `page_of`.
-        verdict: `allow`, `ask` or `deny`.
-        why: the reason for the verdict, or "".
-        hints: the hints that the server gives about the tool, in words.
-        trusts: `server` or `settings` if the tool runs without asking only because its server, or a
-            person's settings, say that it only reads; otherwise "".
-        is_asked_by_choice: whether the tool asks because a person's settings say that it does not
-            only read.
-        is_read_only_to_server: whether the server itself says that the tool only reads.
-        allowed_by: the standing rule of the visitor that lets the tool run without asking, or None
-            if no rule applies, or if the tool runs without asking in any case.
-        can_be_allowed: whether the visitor can allow the tool always.
-    """
-
-    tool: Tool
-    page: str
-    verdict: str
-    why: str
-    hints: list[str]
-    trusts: Literal["server", "settings", ""]
-    is_asked_by_choice: bool
-    is_read_only_to_server: bool
-    allowed_by: StandingRule | None
-    can_be_allowed: bool
-
-    @property
-    def parameters(self) -> str:
-        """The names of the tool's parameters."""
-        return parameters_text(self.tool.parameters)
-
-    @property
-    def further_hints(self) -> list[str]:
-        """The hints without the one that explains why the tool runs without asking."""
-        return [hint for hint in self.hints if not self.trusts or hint != _ONLY_READS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +118,7 @@ class ModulePages:
             Route("/modules/{name}", self.show),
             Route("/modules/{name}/log", self.log),
             Route("/modules/{name}/tools/{tool:path}", self.show_tool),
+            Route("/modules/{name}/allow", self._site.changing(self.allow), methods=["POST"]),
             Route("/modules/{name}/call", self._site.changing(self.call), methods=["POST"]),
             Route("/modules/{name}/retry", self._site.changing(self.retry), methods=["POST"]),
         ]
@@ -321,11 +267,16 @@ class ModulePages:
         visitor = visitor_of(request)
         trial = await trial_of(self._site, request)
         fields = fields_of(tool.parameters)
+        offered: OfferedRule | None = None
+        if "allow" in request.query_params:
+            offered = await compute_in_thread(offered_rule, self._bridge, tool, visitor)
+
         return await self._site.page_beside(
             request,
             "module_tool.html",
             name=request.path_params["name"],
             row=tool_row(self._bridge, tool, visitor),
+            offered=offered,
             fields=fields if trial is None else with_values(fields, trial.values),
             needs_sign_in=tool.module in servers_to_sign_in_to(self._bridge, visitor),
             trial=trial,
@@ -333,6 +284,15 @@ class ModulePages:
                 self._bridge.configuration, request.path_params["name"]
             ),
         )
+
+    async def allow(self, request: Request) -> Response:
+        """Let one tool run without asking. The page of the tool has said what follows."""
+        visitor = visitor_of(request)
+        form = form_of(request)
+        tool = self._tool(request, form.get("tool"))
+        rule = await compute_in_thread(give_offered, self._bridge, tool, visitor, form.get("seal"))
+        text = f"From now on, {rule.tool.label} runs without asking."
+        return self._site.back(request, f"/{page_of(self._bridge, tool)}", text)
 
     async def log(self, request: Request) -> Response:
         """Show the log of one module. The log can contain arguments from any caller, so only the
@@ -406,70 +366,6 @@ class ModulePages:
             text = f"ideabridge tried again: {name} is {light(status)}."
         kind = "good" if status.state == "up" else "ask"
         return self._site.back(request, f"/modules/{quote(name, safe='')}", text, kind=kind)
-
-
-def page_of(bridge: Bridge, tool: Tool) -> str:
-    """Return the path of the page with a form that calls a tool, below the path of all pages, or ""
-    if the tool has no page.
-    """
-    if tool.module is None:
-        # If a server has this name, the pages below this path are its own.
-        if OWN in bridge.modules:
-            return ""
-        return f"modules/{OWN}/tools/{quote(tool.name, safe='')}"
-
-    if tool.module.startswith(IDEA):
-        name, _, _ = tool.module.removeprefix(IDEA).partition("@")
-        return f"ideas/{quote(name, safe='')}"
-    return f"modules/{quote(tool.module, safe='')}/tools/{quote(tool.name, safe='')}"
-
-
-def tool_row(bridge: Bridge, tool: Tool, visitor: Visitor) -> ToolRow:
-    """Return a tool with the rule that applies to the visitor's calls to it."""
-    decide = policy_named(bridge.configuration.approval_setting)
-    verdict = decide(tool, {})
-    annotations = tool.annotations.to_json()
-    hints = [words for key, value, words in _HINTS if annotations.get(key) is value]
-    chosen: bool | None = None
-    if tool.module is not None and tool.module in bridge.modules:
-        settings = bridge.modules[tool.module].configuration.tools.get(tool.name_in_module)
-        chosen = None if settings is None else settings.read_only
-
-    trusts: Literal["server", "settings", ""] = ""
-    if tool.module is not None and tool.annotations.read_only is True:
-        changing = replace(tool, annotations=replace(tool.annotations, read_only=False))
-        if verdict.verdict == "allow" and decide(changing, {}).verdict == "ask":
-            trusts = "server" if chosen is None else "settings"
-
-    rules = bridge.standing_rules
-    covered = coverable(tool)
-    allowed_by: StandingRule | None = None
-    if verdict.verdict == "ask" and rules is not None and covered is not None:
-        allowed_by = rules.covering(visitor.caller, covered)
-    if allowed_by is not None:
-        verdict = PolicyVerdict("allow", "you always allowed it")
-
-    is_asked_by_choice = chosen is False and verdict.verdict == "ask"
-    return ToolRow(
-        tool,
-        page_of(bridge, tool),
-        verdict.verdict,
-        _why(tool, verdict.why),
-        hints,
-        trusts,
-        is_asked_by_choice,
-        is_read_only_to_server(tool),
-        allowed_by,
-        rules is not None and covered is not None,
-    )
-
-
-def _why(tool: Tool, reason: str) -> str:
-    """Return the reason for a verdict about a tool, in plain words if it is the usual one."""
-    if reason != f"{named_tool(tool)} {UNDECLARED}":
-        return reason
-    speaker = "the server" if tool.module else "the tool"
-    return f"{speaker} does not say whether it changes anything"
 
 
 def _remedy(status: ModuleStatus) -> str:

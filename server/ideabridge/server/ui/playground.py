@@ -24,9 +24,9 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import FormFields, form_of, visitor_of
 from ideabridge.server.ui.forms import Field, fields_of, fields_of_tool, with_values
-from ideabridge.server.ui.modules import page_of
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.text_faults import TextFault, faults_of_plan
+from ideabridge.server.ui.tool_policies import page_of
 from ideabridge.server.ui.tool_texts import about_tool, is_built_in
 from ideabridge.server.ui.trials import trial_of
 from ideabridge.tools.documents import read_written

@@ -72,6 +72,7 @@ from ideabridge.server.hosts.importing import ServerImport, destinations, plan_i
 from ideabridge.server.hosts.table import HOSTS, Host, find_host, host_title
 from ideabridge.server.ui.access import (
     FormFields,
+    Note,
     NotTheOwnerError,
     PageLink,
     Visitor,
@@ -666,7 +667,8 @@ class ServerForms:
 
         asks = form.get("action") == "ask"
         told = await self._changed(partial(self._change_asking, name, tool, asks=asks))
-        return self._site.back(request, f"/modules/{quote(name, safe='')}", told)
+        visitor.notes.append(Note("good", told))
+        return self._site.back_to_form(request)
 
     def _change_asking(self, server: str, tool: Tool, *, asks: bool) -> str:
         name = tool.name_in_module
