@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
+from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from ideabridge.tools import Tool
 from ideabridge.tools.encoding import JSONObject
 from tests.ui.serving import ask, client, seal, send, served, stranger, without_breaks
 from tests.ui.test_servers import SERVERS, configured
-from tests.ui.test_shown import card_of, key_of, refund
+from tests.ui.test_shown import card_of, decide, key_of, refund
 from tests.waiting import wait_until
 
 
@@ -213,6 +214,39 @@ def test_past_decisions_name_the_call_and_not_the_run(http: httpx.Client) -> Non
         table = http.get("/ui/approvals/past").text.partition("Past decisions</h1>")[2]
         row = table.partition(f'<a href="/ui/runs/{run_id}/calls/1">')[2].partition("</tr>")[0]
         assert text_of(f"<a>{row}").startswith(f"refund {values}")
+
+
+def test_calls_that_a_rule_or_a_grant_approved_are_one_past_decision(http: httpx.Client) -> None:
+    key = key_of(http, ask(http, refund(1), refund(2)))
+    assert "1 call approved" in decide(http, key, "grant", seal=seal(http, key))
+    past = "/ui/approvals/past"
+    wait_until(lambda: "allowed for its run" in http.get(past).text)
+    table = text_of(http.get(past).text.partition("Past decisions</h1>")[2])
+    assert re.search(
+        r"allowed for its run refund order 2, amount 5 you 1 call, (just now|.* ago)", table
+    )
+
+    key = key_of(http, ask(http, refund(3)))
+    assert "is always allowed" in decide(http, key, "always", seal=seal(http, key))
+    run = ""
+    for order in (4, 5, 6):
+        run = ask(http, {"_tool": "list_orders"}, refund(order), name=f"Refund of {order}")
+    page = http.get("/ui/approvals").text.partition('id="past"')[2]
+    assert f'<a href="/ui/runs/{run}/calls/1">refund</a>' in page
+    beside = text_of(page)
+    today = datetime.now(UTC)
+    day = f"{today.day} {today:%b}"
+    assert beside.count("always allowed refund") == 1
+    assert re.search(
+        rf"always allowed refund by you on {day}; 3 calls, last (just now|.* ago)", beside
+    )
+    # They take one place of the list, so the decision before them is still in it.
+    assert "approved refund order 3, amount 5" in beside
+
+    # The head of a run says so, too.
+    head = text_of(http.get(f"/ui/runs/{run}").text)
+    assert f"1 call ran without asking: refund, always allowed by you on {day}." in head
+    assert "ran without asking" not in http.get(f"/ui/runs/{key.partition(':')[0]}").text
 
 
 def test_what_is_always_allowed_has_a_place_before_anything_is(http: httpx.Client) -> None:

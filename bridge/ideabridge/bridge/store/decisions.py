@@ -1,17 +1,25 @@
-"""Decisions: the decisions that people, assistants and timeouts made in runs."""
+"""Decisions: the decisions that people, assistants and timeouts made in runs, and those that
+followed from their standing rules and grants.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.search import check_limit
 from ideabridge.bridge.store.users import Viewer, only_of
 from ideabridge.tools.encoding import JSON, decode_trusted
+from ideabridge.tools.typed import read_as
 
 _DECIDED_RUNS: Final = 1000
 """Number of the newest runs that `Decisions.latest` covers. It reads their whole journals."""
+
+_MOST_READ: Final = 1000
+"""Maximum number of decisions that `Decisions.latest` reads, so that a rule that decided about very
+many calls does not delay it.
+"""
 
 _BEGINNINGS: Final = (
     '{"event":"call_dec',
@@ -25,15 +33,35 @@ far faster than decoding the JSON of every event.
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """A decision in a run.
+class CitedRule:
+    """A standing rule, as the decision that followed from it cites it.
 
     Attributes:
+        id: the id of the rule.
+        at: the time when the rule was given, as ISO 8601.
+    """
+
+    id: str = ""
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A decision in a run, or the decisions that followed from one rule or grant.
+
+    Attributes:
+        run, title, caller: the run.
         at: the time when it was made, in seconds since 1970.
         call: the number of the call, or None if the decision is about the plan.
         decision: what was decided, as in its event.
         by: who decided, as in its event; see `read_decider`.
         reason: the reason.
+        rule: the standing rule that approved the call without a question, or None.
+        granted: the number of the call whose grant approved the call without a question, or None.
+        calls: the number of calls that the rule or the grant approved. The other attributes are
+            those of the latest of them. 1 for any other decision.
+        has_more: whether the rule or the grant may have approved further calls, which are too far
+            back to be counted.
     """
 
     run: str
@@ -44,6 +72,21 @@ class Decided:
     decision: str
     by: JSON
     reason: str | None
+    rule: CitedRule | None = None
+    granted: int | None = None
+    calls: int = 1
+    has_more: bool = False
+
+    @property
+    def cause(self) -> tuple[str, ...] | None:
+        """The values that identify the rule or the grant that made the decision, or None if
+        somebody made it.
+        """
+        if self.rule is not None:
+            return (self.caller, self.rule.id, self.rule.at)
+        if self.granted is not None:
+            return (self.run, str(self.granted))
+        return None
 
 
 class Decisions:
@@ -53,8 +96,8 @@ class Decisions:
         self._database = database
 
     def latest(self, caller: Viewer, limit: int = 50) -> list[Decided]:
-        """Return the decisions of people, assistants and timeouts in the newest runs, latest run
-        first.
+        """Return the decisions in the newest runs, latest run first. All calls that the same rule
+        or grant approved are one decision, at the place of the latest of them.
 
         If `caller` is set, consider only the runs that this caller started.
         """
@@ -67,7 +110,8 @@ class Decisions:
                 "json_extract(events.body, '$.call'), "
                 "coalesce(json_extract(events.body, '$.decision'), json_extract(events.body, "
                 "'$.action')), "
-                "json_extract(events.body, '$.by'), json_extract(events.body, '$.reason') "
+                "json_extract(events.body, '$.by'), json_extract(events.body, '$.reason'), "
+                "json_extract(events.body, '$.rule'), json_extract(events.body, '$.granted') "
                 "FROM runs JOIN events "
                 "ON events.id BETWEEN runs.number << 32 AND (runs.number << 32) + 4294967295 "
                 "WHERE runs.number > (SELECT coalesce(max(number), 0) FROM runs) - ?1 "
@@ -75,19 +119,54 @@ class Decisions:
                 "coalesce(?2, runs.caller) AND substr(events.body, 1, 18) IN (?4, ?5, ?6, ?7) "
                 "AND json_extract(events.body, '$.event') IN "
                 "('call_decided', 'outcome_decided', 'plan_decided', 'question_answered') "
-                "AND json_extract(events.body, '$.granted') IS NULL "
-                "AND json_extract(events.body, '$.rule') IS NULL "
                 "ORDER BY events.id DESC LIMIT ?3",
-                (_DECIDED_RUNS, only_of(caller), limit, *_BEGINNINGS),
+                (_DECIDED_RUNS, only_of(caller), _MOST_READ, *_BEGINNINGS),
             ).fetchall()
-        return [_read_decided(row) for row in rows]
+
+        decided = _counted([_read_decided(row) for row in rows])
+        if len(rows) == _MOST_READ:
+            decided = [replace(one, has_more=one.cause is not None) for one in decided]
+        return decided[:limit]
+
+
+def _counted(decisions: list[Decided]) -> list[Decided]:
+    """Return decisions, latest first, with the calls that the same rule or grant approved counted
+    at the place of the latest of them.
+    """
+    counted: list[Decided] = []
+    places: dict[tuple[str, ...], int] = {}
+    for decided in decisions:
+        cause = decided.cause
+        if cause is None:
+            counted.append(decided)
+        elif cause in places:
+            place = places[cause]
+            counted[place] = replace(counted[place], calls=counted[place].calls + 1)
+        else:
+            places[cause] = len(counted)
+            counted.append(decided)
+
+    return counted
 
 
 def _read_decided(row: tuple[Any, ...]) -> Decided:
-    run, title, caller, at, call, decision, by, reason = row
-    # SQL returns an object as JSON text.
-    if by is not None and by.startswith("{"):
-        by = decode_trusted(by.encode())
+    run, title, caller, at, call, decision, by, reason, rule, granted = row
+    return Decided(
+        run,
+        title,
+        caller,
+        at,
+        None if call is None else int(call),
+        decision or "",
+        _read_object(by),
+        reason,
+        None if rule is None else read_as(CitedRule, _read_object(rule)),
+        None if granted is None else int(granted),
+    )
 
-    number = None if call is None else int(call)
-    return Decided(run, title, caller, at, number, decision or "", by, reason)
+
+def _read_object(value: str | None) -> JSON:
+    """Read a value that is an object or a text. SQL returns an object as JSON text."""
+    if value is not None and value.startswith("{"):
+        return decode_trusted(value.encode())
+    return value

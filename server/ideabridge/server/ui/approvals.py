@@ -377,7 +377,8 @@ class PastDecision:
     Attributes:
         decided: the decision, as the journal records it.
         verdict: the page's word for the decision.
-        by: the decider, in words.
+        by: the decider, in words. If a rule or a grant decided, the person who gave it.
+        counted: how many calls a rule or a grant approved, in words, or "" for any other decision.
         tool: the tool of the call that the decision was about, or "" if the decision was about a
             plan, or the call is not known.
         values: the first values in this call, on one line, or "" if they are not known.
@@ -386,6 +387,7 @@ class PastDecision:
     decided: Decided
     verdict: str
     by: str
+    counted: str = ""
     tool: str = ""
     values: str = ""
 
@@ -487,15 +489,16 @@ class ApprovalPages:
     def _past_decision(self, decided: Decided) -> PastDecision:
         bar = self._decided_call(decided)
         values = ""
-        if bar is not None and decided.decision != "edit":
+        if bar is not None and decided.decision != "edit" and decided.calls == 1:
             # Show no values for an edited call, because they are not those that the author of the
             # call wrote.
             values = _in_words(bar.call)
 
         return PastDecision(
             decided,
-            _MADE.get(decided.decision, decided.decision),
+            _verdict(decided),
             decider_text({"by": decided.by}),
+            _counted_calls(decided),
             "" if bar is None else bar.name,
             values,
         )
@@ -781,6 +784,26 @@ def _link_to(decided: list[Pending]) -> PageLink | None:
         return None
     [record] = records.values()
     return PageLink(f"/runs/{record.id}", f"See the run {run_name(record)}")
+
+
+def _verdict(decided: Decided) -> str:
+    """Return the page's words for a decision."""
+    if decided.rule is not None:
+        return "always allowed"
+    if decided.granted is not None:
+        return "allowed for its run"
+    return _MADE.get(decided.decision, decided.decision)
+
+
+def _counted_calls(decided: Decided) -> str:
+    """Return how many calls a rule or a grant approved; see `PastDecision.counted`."""
+    if decided.cause is None:
+        return ""
+
+    text = counted(decided.calls, "call")
+    if decided.has_more:
+        text = f"at least {text}"
+    return f"{text}, last" if decided.calls > 1 else f"{text},"
 
 
 def _named(shown: JSONObject, key: str) -> str:

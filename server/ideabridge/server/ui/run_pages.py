@@ -31,7 +31,7 @@ from ideabridge.server.ui.histories import KeptJournal, read_until
 from ideabridge.server.ui.outputs import shown_output
 from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.rendering import render
-from ideabridge.server.ui.run_sentence import sentence_of
+from ideabridge.server.ui.run_sentence import ruled_calls, sentence_of
 from ideabridge.server.ui.showing import in_one_line, text_of
 from ideabridge.server.ui.timeline import (
     ROWS,
@@ -197,6 +197,7 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "ideas": ideas,
         "ended": about.status in ENDED,
         "calls": calls,
+        "ruled": ruled_calls(trace),
         "sentence": sentence_of(trace, progresses, rows.most, is_left=is_left),
         "names": names,
         "is_failure": record.summary.errors > 0 and calls.none_succeeded,

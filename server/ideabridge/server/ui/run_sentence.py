@@ -12,7 +12,7 @@ from ideabridge.bridge.context.references import clipped
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.server.ui.stages import MOST_NAMED, stages_of
 from ideabridge.server.ui.timeline import bar_status
-from ideabridge.server.views.trace import CallBar, Trace
+from ideabridge.server.views.trace import CallBar, RuleOfCall, Trace
 from ideabridge.tools.names import counted
 
 _LONGEST_NAME: Final = 40
@@ -66,6 +66,37 @@ def sentence_of(
 
     parts = [_called(began), *_without_result(listed), *_open(listed)]
     return " ".join(f"{part}." for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class RuledCalls:
+    """The calls of a run that a standing rule approved without a question.
+
+    Attributes:
+        calls: the number of these calls.
+        tools: the names of their tools.
+        rule: the rule.
+    """
+
+    calls: int
+    tools: tuple[str, ...]
+    rule: RuleOfCall
+
+
+def ruled_calls(trace: Trace) -> list[RuledCalls]:
+    """Return the calls of a run that standing rules approved, for each person and day."""
+    rules: dict[tuple[str, str], RuleOfCall] = {}
+    names: dict[tuple[str, str], list[str]] = {}
+    for bar in trace.bars:
+        if bar.rule is not None:
+            key = (bar.rule.by, bar.rule.at[:10])
+            rules.setdefault(key, bar.rule)
+            names.setdefault(key, []).append(clipped(bar.name, _LONGEST_NAME))
+
+    return [
+        RuledCalls(len(names[key]), tuple(dict.fromkeys(names[key])), rule)
+        for key, rule in rules.items()
+    ]
 
 
 def _in_numbers(listed: Sequence[_Call], most: int) -> str:

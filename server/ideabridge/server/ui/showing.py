@@ -96,6 +96,21 @@ def machine_moment(at: float | str) -> str:
     return f"{moment(at).replace(' ', 'T')}Z"
 
 
+def day(at: str | float, now: float) -> str:
+    """Return the day of a time in UTC, such as `3 Nov`, with its year unless it is the present one.
+    Return "" for a text that is no time.
+    """
+    try:
+        then = datetime.fromtimestamp(_seconds(at), UTC)
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+    text = f"{then.day} {then:%b}"
+    if then.year == datetime.fromtimestamp(now, UTC).year:
+        return text
+    return f"{text} {then.year}"
+
+
 def exact_moment(at: float | str | None) -> str:
     """Return a time in UTC with milliseconds, such as `2026-11-22 10:15:03.120`, or "" for None."""
     if not at:
@@ -422,6 +437,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "commands": commands,
     "size": size,
     "age": age,
+    "day": day,
     "ago": ago,
     "until": until,
     "moment": moment,

@@ -50,6 +50,19 @@ class _Usage:
     cost: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class RuleOfCall:
+    """The standing rule that approved a call without a question.
+
+    Attributes:
+        at: the time when the rule was given, as ISO 8601.
+        by: who gave it, in words.
+    """
+
+    at: str
+    by: str
+
+
 @dataclass(slots=True)
 class CallBar:
     """The times of one call of a run, or of one answer from its mind.
@@ -71,6 +84,7 @@ class CallBar:
             about their outcome.
         again: the executions that a person has asked to repeat and that have not started again.
         event: the number of the event that listed the call.
+        rule: the standing rule that approved the call without a question, or None.
 
     If the process of a run dies during a repeatable call, the next process starts the call again,
     and no event records the time of that start. The time between `started` and `finished` then
@@ -93,6 +107,7 @@ class CallBar:
     again: set[int | None] = field(default_factory=set[int | None])
     error: str = ""
     event: int = 0
+    rule: RuleOfCall | None = None
     _outcome: Literal["waiting", "done"] | CallFailure = "waiting"
 
     @property
@@ -368,7 +383,11 @@ class Trace:
         else:
             bar.approve(at)
 
-        if event.get("granted") is None and event.get("rule") is None:
+        rule = event.get("rule")
+        if isinstance(rule, dict):
+            bar.rule = RuleOfCall(str(rule.get("at")), decider_text({"by": event.get("by")}))
+
+        if event.get("granted") is None and rule is None:
             self._note_decision(event, bar.number, at)
 
     def _accept(self, decider: str, at: float | None) -> None:
