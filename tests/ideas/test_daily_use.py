@@ -177,7 +177,7 @@ def test_a_published_tool_is_used_by_its_runs(store: Store) -> None:
             caller=caller,
             title=title,
             fingerprint="",
-            source=RunSource(at(MONDAY)),
+            source=RunSource(at(MONDAY), client="Cursor 2.4"),
         )
         saved = save(store, name, "list")
     store.ideas.index_all()
@@ -198,6 +198,8 @@ def test_a_published_tool_is_used_by_its_runs(store: Store) -> None:
 
     most_used = store.daily_use.most_used
     assert most_used(MONDAY, caller="ada") == [UsedTool("list", 2), UsedTool("largest_order", 1)]
+    [by_cursor] = store.daily_use.tools_by_asker(MONDAY.isoformat(), caller="ada").values()
+    assert set(by_cursor) == {UsedTool("list", 2), UsedTool("largest_order", 1)}
     # The title of a run does not tell whether someone else has a tool of this name.
     assert most_used(MONDAY, caller="bob") == [UsedTool("list", 2), UsedTool("largest_order", 1)]
     called = RunFilter(tool="largest_order")

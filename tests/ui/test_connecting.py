@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -108,13 +109,12 @@ def test_a_damaged_file_is_named_and_left_alone(site: str, cursor: Path) -> None
         assert cursor.read_text(encoding="utf-8") == '{"mcpServers": {'
 
 
-def test_the_menu_leads_to_the_assistants_that_called(
-    page: Page, tmp_path: Path, site: str
-) -> None:
-    call = DirectCall(
+def called_by(client: str) -> DirectCall:
+    """A direct call of a program."""
+    return DirectCall(
         at=time.time(),
         caller=LOCAL,
-        client="reader 1.2",
+        client=client,
         session="",
         name="look",
         module=None,
@@ -126,14 +126,39 @@ def test_the_menu_leads_to_the_assistants_that_called(
         bytes_in=2,
         bytes_out=2,
     )
+
+
+def test_an_assistant_has_one_row_with_one_state(page: Page, tmp_path: Path, site: str) -> None:
+    call = called_by("cursor-vscode 1.2.0")
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.direct_calls.add([call], call.at)
+
+    page.goto(f"{site}assistants")
+    row = page.get_by_role("listitem").filter(has_text="Cursor")
+    expect(row.locator(".assistant-state")).to_have_text(
+        re.compile("^called (just now|.* ago) · not in this machine's settings$")
+    )
+    page.get_by_role("button", name="Connect Cursor").click()
+    expect(row.locator(".assistant-state")).to_have_text(
+        re.compile("^connected · called (just now|.* ago)$")
+    )
+    expect(page.get_by_role("heading", name="Connected")).to_be_visible()
+
+
+def test_the_menu_leads_to_the_assistants_that_called(
+    page: Page, tmp_path: Path, site: str
+) -> None:
+    call = called_by("reader 1.2")
     page.goto(f"{site}modules")
     menu = page.get_by_role("navigation", name="Pages")
     menu.get_by_role("link", name="Assistants").click()
     expect(page.get_by_text("No assistant has called yet.")).to_be_visible()
     with Store.open(tmp_path / "ideas.sqlite") as store:
         store.direct_calls.add([call], call.at)
-        seen = page.get_by_role("table", name="Recently active assistants")
-        expect(seen).to_contain_text("reader 1.2")
+        seen = page.get_by_role("listitem").filter(has_text="reader 1.2")
+        expect(seen).to_contain_text(re.compile("called (just now|.* ago)"))
+        # The page does not know its settings, so it says nothing about them.
+        expect(seen).not_to_contain_text("settings")
 
     # The page's earlier address still leads to it.
     page.goto(f"{site}connect")

@@ -160,23 +160,26 @@ class DailyUse:
 
     def tools_by_asker(self, since: str, *, caller: Viewer) -> dict[str, list[UsedTool]]:
         """Return the tools in the runs that each program has asked for since a time, with the
-        number of these runs that contain the tool.
+        number of these runs that contain the tool. A run of a published tool contains this tool,
+        and the tools of its plan.
 
         The keys are as `askers` returns them, and `since` is as in `RunFilter`. Calls count once
         the ideas of their runs are indexed; see `Ideas.index_all`.
         """
         with self._database.guard:
             rows = self._database.execute(
-                f"WITH recent(id, asker) AS (SELECT id, {ASKER} FROM runs "  # noqa: S608 - a constant
-                "WHERE created >= ?1 AND parent IS NULL AND (?2 IS NULL OR caller = ?2)) "
+                f"WITH recent(id, title, asker) AS (SELECT id, title, {ASKER} FROM runs "  # noqa: S608 - a constant
+                "WHERE created >= ?3 AND parent IS NULL AND (?2 IS NULL OR caller = ?2)) "
                 "SELECT asker, tool, count(*) FROM ("
                 "SELECT recent.id, asker, tool FROM recent JOIN ideas ON ideas.run = recent.id "
                 "JOIN idea_calls ON idea_calls.idea = ideas.number "
                 "UNION SELECT recent.id, asker, tool FROM recent "
                 "JOIN occurrences ON occurrences.run = recent.id "
-                "JOIN idea_calls ON idea_calls.idea = occurrences.idea"
+                "JOIN idea_calls ON idea_calls.idea = occurrences.idea "
+                "UNION SELECT recent.id, asker, names.name FROM recent JOIN names "
+                f"ON names.name = recent.title WHERE {OPEN_TO}"
                 ") AS called GROUP BY asker, tool",
-                (past_time(since, "since"), only_of(caller)),
+                (only_owner(caller), only_of(caller), past_time(since, "since")),
             ).fetchall()
 
         used: dict[str, list[UsedTool]] = {}

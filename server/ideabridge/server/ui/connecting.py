@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -50,6 +50,15 @@ _WEEK: Final = "7d"
 
 _MOST_TOOLS: Final = 3
 """Maximum number of tools that the list names for each assistant."""
+
+
+AssistantGroup = Literal["connected", "seen", "here", "elsewhere"]
+"""The groups of assistants: those with an entry for ideabridge in their settings, those that called
+lately without one, those that are installed on this machine, and all others.
+"""
+
+
+_GROUPS: Final[tuple[AssistantGroup, ...]] = get_args(AssistantGroup)
 
 
 class NothingToUndoError(IdeabridgeError):
@@ -93,14 +102,41 @@ class SeenAssistant:
         at: the time of the assistant's last call, in seconds since 1970.
         has_run: whether the assistant asked for a run, and did not only call tools directly.
         runs: the number of its runs in the last seven days.
-        tools: the tools that are in most of these runs, each with the number of these runs.
+        tools: the names of the tools that it used most in these days.
     """
 
     asker: AskingProgram
     at: float
     has_run: bool
     runs: int = 0
-    tools: tuple[tuple[str, int], ...] = ()
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assistant:
+    """An assistant that can be connected, or has called lately.
+
+    Attributes:
+        name: the name by which people know the assistant.
+        entry: the instructions for connecting it, or None if the visitor may not see them or the
+            page has none.
+        seen: what it did lately, or None if it has not called lately.
+    """
+
+    name: str
+    entry: ClientEntry | None
+    seen: SeenAssistant | None
+
+    @property
+    def group(self) -> AssistantGroup:
+        """The group in which the page lists the assistant."""
+        if self.entry is not None and self.entry.state == "connected":
+            return "connected"
+        if self.seen is not None:
+            return "seen"
+        if self.entry is not None and self.entry.is_here:
+            return "here"
+        return "elsewhere"
 
 
 class ClientEntries:
@@ -223,36 +259,18 @@ class AssistantsPage:
         """
         visitor = visitor_of(request)
         entries = await anyio.to_thread.run_sync(self._connections.all, visitor)
-        seen = await compute_in_thread(self._seen, visitor)
-        return self._site.page(request, "assistants.html", connections=entries, seen=seen)
+        store = self._site.bridge.store
+        assistants = await compute_in_thread(known_assistants, store, visitor, entries)
+        return self._site.page(
+            request,
+            "assistants.html",
+            groups={group: [one for one in assistants if one.group == group] for group in _GROUPS},
+            can_connect=bool(entries),
+        )
 
     async def move(self, _request: Request) -> Response:
         """Redirect from the earlier address of the page to the current one."""
         return RedirectResponse(f"{self._site.prefix}/assistants", 303)
-
-    def _seen(self, visitor: Visitor) -> list[SeenAssistant]:
-        """Return the assistants that called lately, with what they did in the last seven days."""
-        seen = seen_assistants(self._site.bridge.store, visitor.scope)
-        self._add_week(seen, visitor)
-        return list(seen.values())
-
-    def _add_week(self, seen: dict[str, SeenAssistant], visitor: Visitor) -> None:
-        """Add the numbers of runs and the tools of the last seven days to the assistants."""
-        store = self._site.bridge.store
-        store.ideas.index_all()
-        runs = Counter[str]()
-        for client, number in store.daily_use.runs_by_asker(_WEEK, caller=visitor.scope).items():
-            runs[_name_of(client)] += number
-
-        tools: dict[str, Counter[str]] = {}
-        for client, used in store.daily_use.tools_by_asker(_WEEK, caller=visitor.scope).items():
-            of_assistant = tools.setdefault(_name_of(client), Counter[str]())
-            for tool in used:
-                of_assistant[tool.tool] += tool.times
-
-        for name, assistant in seen.items():
-            most_used = tools.get(name, Counter[str]()).most_common(_MOST_TOOLS)
-            seen[name] = replace(assistant, runs=runs[name], tools=tuple(most_used))
 
     async def write(self, request: Request) -> Response:
         """Connect an assistant."""
@@ -274,9 +292,29 @@ class AssistantsPage:
         return self._site.back(request, page, message)
 
 
-def seen_assistants(store: Store, scope: Viewer) -> dict[str, SeenAssistant]:
-    """Return the assistants that made the latest runs and direct calls in a scope, latest first,
-    keyed by name.
+def known_assistants(
+    store: Store, visitor: Visitor, entries: Sequence[ClientEntry]
+) -> list[Assistant]:
+    """Return the assistants that have called lately and those with an entry, by group. In a group,
+    the one that called last comes first.
+
+    Call this function in a thread, because it might have to index ideas first.
+    """
+    seen = _seen_assistants(store, visitor.scope)
+    _add_week(seen, store, visitor.scope)
+    assistants = [Assistant(entry.title, entry, seen.pop(entry.title, None)) for entry in entries]
+    assistants += [Assistant(name, None, assistant) for name, assistant in seen.items()]
+
+    def place(assistant: Assistant) -> tuple[int, float]:
+        at = 0.0 if assistant.seen is None else assistant.seen.at
+        return _GROUPS.index(assistant.group), -at
+
+    return sorted(assistants, key=place)
+
+
+def _seen_assistants(store: Store, scope: Viewer) -> dict[str, SeenAssistant]:
+    """Return the assistants that made the latest runs and direct calls in a scope, keyed by
+    name.
     """
     uses = [
         (run.client, datetime.fromisoformat(run.created).timestamp(), True)
@@ -295,6 +333,25 @@ def seen_assistants(store: Store, scope: Viewer) -> dict[str, SeenAssistant]:
         if is_run and not latest.has_run:
             seen[asker.name] = replace(latest, has_run=True)
     return seen
+
+
+def _add_week(seen: dict[str, SeenAssistant], store: Store, scope: Viewer) -> None:
+    """Add the numbers of runs and the tools of the last seven days to the assistants."""
+    store.ideas.index_all()
+    runs = Counter[str]()
+    for client, number in store.daily_use.runs_by_asker(_WEEK, caller=scope).items():
+        runs[_name_of(client)] += number
+
+    tools: dict[str, Counter[str]] = {}
+    for client, used in store.daily_use.tools_by_asker(_WEEK, caller=scope).items():
+        of_assistant = tools.setdefault(_name_of(client), Counter[str]())
+        for tool in used:
+            of_assistant[tool.tool] += tool.times
+
+    for name, assistant in seen.items():
+        most_used = tools.get(name, Counter[str]()).most_common(_MOST_TOOLS)
+        names = tuple(tool for tool, _ in most_used)
+        seen[name] = replace(assistant, runs=runs[name], tools=names)
 
 
 def _name_of(client: str) -> str:

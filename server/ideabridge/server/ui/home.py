@@ -19,7 +19,7 @@ from ideabridge.bridge.store.daily_use import DayOfUse
 from ideabridge.server.ui.access import Visitor, visitor_of
 from ideabridge.server.ui.approvals import Card
 from ideabridge.server.ui.call_values import ValueRow, earlier_call
-from ideabridge.server.ui.connecting import ClientEntries, ClientEntry, seen_assistants
+from ideabridge.server.ui.connecting import Assistant, ClientEntries, ClientEntry, known_assistants
 from ideabridge.server.ui.playground import EXAMPLE_PLAN
 from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.runs import PAGE as PAGE_OF_RUNS
@@ -107,21 +107,6 @@ class ListedAsk:
     further: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListedAssistant:
-    """An assistant that is connected, or has called.
-
-    Attributes:
-        name: the name by which people know the assistant.
-        at: the time of its last call, in seconds since 1970, or None if it has not called.
-        has_run: whether it asked for a run, and did not only call tools directly.
-    """
-
-    name: str
-    at: float | None = None
-    has_run: bool = False
-
-
 class HomePage:
     """The first page."""
 
@@ -155,9 +140,10 @@ class HomePage:
         if self._site.workspace is None:
             connections = await anyio.to_thread.run_sync(self._connections.all, visitor)
 
-        assistants: list[ListedAssistant] = []
+        assistants: list[Assistant] = []
         if not is_new:
-            assistants = await compute_in_thread(self._assistants, visitor, connections)
+            known = await compute_in_thread(known_assistants, store, visitor, connections)
+            assistants = [one for one in known if one.group in ("connected", "seen")]
 
         has_imports = is_new and await anyio.to_thread.run_sync(
             has_servers_to_import, self._bridge.configuration, visitor
@@ -179,24 +165,6 @@ class HomePage:
             charts=charts_of(days),
             tools=tools,
         )
-
-    def _assistants(
-        self, visitor: Visitor, connections: list[ClientEntry]
-    ) -> list[ListedAssistant]:
-        """Return the assistants that have called, latest first, followed by those that are
-        connected and have not called yet.
-        """
-        seen = seen_assistants(self._bridge.store, visitor.scope)
-        listed = [
-            ListedAssistant(name, assistant.at, assistant.has_run)
-            for name, assistant in seen.items()
-        ]
-        listed += [
-            ListedAssistant(entry.title)
-            for entry in connections
-            if entry.state == "connected" and entry.title not in seen
-        ]
-        return listed
 
     async def suggestions(self, request: Request) -> Response:
         """Show the tools that the visitor's repeated work suggests.
