@@ -193,7 +193,7 @@ async def test_an_export_lacks_results_unless_they_are_asked_for(
 
     assert main(["ideas", "export", ideas[-1], "--store", str(path)]) == 0
     told = capsys.readouterr()
-    assert "left out, because they are or contain results of calls" in told.err
+    assert "because results of calls may be private" in told.err
     assert "salary" not in told.out
     assert main(["ideas", "export", ideas[-1], "--results", "--store", str(path)]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == ideas[-1]

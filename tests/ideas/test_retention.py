@@ -261,6 +261,6 @@ def test_a_server_says_what_goes_and_deletes_it_a_week_later(
         with Store.open(tmp_path / "ideas.sqlite") as store:
             assert kept(store) == {"newest"}
 
-    assert retention() == f"{told}; none is due"
+    assert retention() == f"{told}; no run is due"
     configured(tmp_path, tools=[], retention=False)
     assert retention() == "off: no run is deleted automatically"

@@ -178,7 +178,7 @@ async def test_a_rule_that_asks_by_the_exposed_name_alone_lets_no_call_through(
     rules = {"rules": [{"tool": exposed, "then": "ask"}]}
     configuration = configured(tmp_path, mcpServers=servers, expose=["modules"], approval=rules)
     async with in_memory(configuration, "legacy") as client:
-        assert "write the rule for the tool's own name" in await refused(client, exposed)
+        assert "Write the rule for the tool's own name" in await refused(client, exposed)
 
 
 async def test_a_direct_call_that_asks_takes_no_meta_properties(

@@ -345,7 +345,7 @@ async def test_a_refusal_in_rounds_is_told_and_the_run_goes_on_by_turns_or_is_ca
             assert [one["status"] for one in latest] == ["needs_solution"] * 2
             for one in latest:
                 assert f"turn 0 of {one['run']}.1 at 20" in one["note"]
-                assert "the person may have refused" in one["note"]
+                assert "The person may have refused" in one["note"]
 
             listed = text(await client.call_tool("check_run", {}))
             assert "no answer has arrived" in listed
@@ -434,4 +434,4 @@ async def test_two_that_ask_for_a_plan_put_its_request_to_the_model_once(latent:
     assert [one["output"] for one in results] == [{"words": "three"}]
     assert len(model.asked) == 1
     assert told["status"] == "needs_solution"
-    assert "or the model is still working" in str(told["notes"])
+    assert "or the model may still be working" in str(told["notes"])

@@ -115,7 +115,7 @@ async def test_a_person_refuses_in_a_form(configuration: Path, era: str) -> None
     shown, keys = person("accept", decision="deny", reason="it is not ready")
     async with in_memory(configuration, era, **keys) as client:
         said = await refused(client, "publish_idea", **await version_1(client))
-        assert "the person refused to share it: it is not ready; nothing was published" in said
+        assert "refused to share the tool: it is not ready; nothing was published" in said
     assert len(shown) == 1
     assert versions(configuration.parent) == [1]
 
@@ -154,7 +154,7 @@ async def test_a_person_refuses_at_a_terminal(configuration: Path, era: str) -> 
         arguments = await version_1(client)
         [approval] = (await call(client, "publish_idea", **arguments))["needs_person"]["approvals"]
         await at_terminal(configuration, "deny", approval)
-        assert "the person refused to share it" in await refused(
+        assert "the person refused to share the tool" in await refused(
             client, "publish_idea", **arguments
         )
     assert versions(configuration.parent) == [1]

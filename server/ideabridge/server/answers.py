@@ -350,7 +350,7 @@ def solution_error_line(error: JSON) -> str:
 
     more = ""
     if failure.sent is not None:
-        more = f"\n sent the following, which nobody checked: {_short(failure.sent)}"
+        more = f"\n  The server sent the following, which nobody checked: {_short(failure.sent)}"
     return f"{where}{entry.call.get('_tool')}: {failure.message}{more}"
 
 

@@ -100,8 +100,8 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
             del result[key]
 
     note = (
-        "the plan has no output, so only values that no call reads are shown; check_run with "
-        f"paths returns the rest: {_places(removed)}"
+        "the plan has no output, so this answer shows only the values that no call reads. To get "
+        f"the others, call check_run with paths: {_places(removed)}"
     )
     result["notes"] = [*result.get("notes", []), note]
 

@@ -260,8 +260,8 @@ class ExposedTool:
             # match exposed names.
             raise DirectCallError(
                 f"{self.name}: a rule requires approval for this tool under its exposed name, but "
-                "a run that calls the tool would not ask; write the rule for the tool's own name, "
-                f"{offered.name!r}"
+                "would not apply to a run that calls the tool. Write the rule for the tool's own "
+                f"name, {offered.name!r}"
             )
 
         meta = next((key for key in arguments if key in META_PROPERTIES), None)

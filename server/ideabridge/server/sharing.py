@@ -97,13 +97,15 @@ class Sharing:
             who = "nobody" if decision is None else str(decision.by)
             raise PublicationError(
                 f"only a person can share a tool that an assistant wrote, but {who} answered; "
-                "nothing was published. The same call asks again"
+                "nothing was published. To ask again, repeat the call"
             )
 
         if decision.decision != "approve":
             await self.forget(question)
             reason = f": {decision.reason}" if decision.reason else ""
-            raise PublicationError(f"the person refused to share it{reason}; nothing was published")
+            raise PublicationError(
+                f"the person refused to share the tool{reason}; nothing was published"
+            )
 
         return decision.by
 
@@ -133,8 +135,8 @@ class Sharing:
             result["notes"] = list[JSON](request.notes)
 
         text = (
-            f"the recordings accept the program for {publish_request.name}. Because an assistant "
-            "wrote it and others would get it, nothing is published until a person approves it "
+            f"the program for {publish_request.name} does what the recorded runs did. An assistant "
+            "wrote it and others would get it, so nothing is published until a person approves it "
             f"({', '.join(approvals)}): {decides}. {_AGAIN}"
         )
         return answer(result, "\n".join([text, *request.notes]))

@@ -583,7 +583,7 @@ class Sampler:
 
     def _params(self, run: Run, request: ToolRequest) -> JSONObject:
         if run.runner.request is None:
-            raise SampleError("the run no longer asks anything")
+            raise SampleError("the run has no open Request any more")
 
         reason = run.too_dear(run.runner.request)
         if reason is not None:
@@ -707,8 +707,8 @@ def _waiting(run: Run) -> list[Run]:
 def _unanswered_note(sent: Sequence[_Sent]) -> str:
     turns = [f"turn {sample.turn} of {sample.run} at {at}" for sample, at in sent]
     return (
-        f"the client's model was asked ({joined(turns, 3)}) but no answer has arrived: the person "
-        "may have refused, the client may have ended the call, or the model is still working. The "
-        "run waits; the model is not asked for this again. If the person refused, cancel the run "
+        f"the client's model was asked ({joined(turns, 3)}), but no answer has arrived. The person "
+        "may have refused, the client may have ended the call, or the model may still be working. "
+        "The run waits, and does not ask the model again. If the person refused, cancel the run "
         f"with check_run; otherwise {_HAND_IN}"
     )

@@ -93,7 +93,7 @@ async def _modules(findings: Findings, configuration: Configuration) -> None:
     from ideabridge.server.cli.connecting import Connecting
 
     if not configuration.modules:
-        findings.add("servers", "none are configured")
+        findings.add("servers", "no server is configured")
         return
 
     with Connecting(configuration) as connecting:

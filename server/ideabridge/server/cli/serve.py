@@ -414,7 +414,7 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
         say("ideabridge serves MCP over HTTP. Ctrl-C ends it.")
 
     files = " over ".join(str(layer.file) for layer in reversed(configuration.layers))
-    say(f"configuration: {files or 'none, so the defaults apply'}", "dim")
+    say(f"configuration: {files or 'no file, so the defaults apply'}", "dim")
     say(f"store: {configuration.store}", "dim")
     names = configuration.enabled_modules
     if names:

@@ -484,7 +484,7 @@ async def _call(module: Module, tool: str, parameters: JSONObject) -> JSON:
     except ModuleError as error:
         _say_notes(module.status())
         if error.sent is not None:
-            say(f"sent the following, which nobody checked: {encode_text(error.sent)}")
+            say(f"the server sent the following, which nobody checked: {encode_text(error.sent)}")
         raise
 
 

@@ -138,10 +138,9 @@ def _say_what_is_left_out(ref: str, document: JSONObject) -> None:
         return
     size = sum(int(str(entry["bytes"])) for entry in left_out if isinstance(entry, dict))
     report(
-        f"{ref}: left out, because they are or contain results of calls: "
-        f"{counted(len(left_out), 'value')} of {counted(size, 'byte')}. The document lists them. "
-        "`ideas export --results` includes them, "
-        "if the idea is still complete here"
+        f"{ref}: the document leaves out {counted(len(left_out), 'value')} "
+        f"({counted(size, 'byte')}), because results of calls may be private, and lists their "
+        "places. `ideas export --results` includes them, if this store still has them"
     )
 
 
@@ -404,7 +403,7 @@ def _say_saved(where: str, saved: SavedIdea) -> None:
     say(line, "green")
     if saved.left_out:
         say(
-            f"{where}not in the document: {counted(len(saved.left_out), 'value')} that came from "
+            f"{where}the document lacks {counted(len(saved.left_out), 'value')} that came from "
             "results of its run",
             "yellow",
         )

@@ -45,7 +45,7 @@ ProfileOption = Annotated[
     typer.Option(
         "--profile",
         metavar="NAME",
-        help="Restrict the token to a profile of the configuration. Default: none.",
+        help="Restrict the token to a profile of the configuration. Default: no restriction.",
     ),
 ]
 LabelOption = Annotated[

@@ -35,14 +35,16 @@ def write_deciders(path: Path, *, only_people: bool) -> None:
     blocks.
 
     Raises:
-        ArgumentError: according to the file, nothing asks.
+        ArgumentError: the file allows every call without asking.
         ConfigurationError: the rules in the file cannot be used.
         HostFileError: the file cannot be written.
     """
     text = read_host_text(path, "json")
     written = text.content.get(_KEY)
     if written == "allow_all":
-        raise ArgumentError(f"according to {path}, nothing asks, so nobody decides")
+        raise ArgumentError(
+            f"{path} allows every call without asking (allow_all), so there is nothing to decide"
+        )
 
     rules: JSONObject = {**object_or_empty(written)}
     if not only_people:

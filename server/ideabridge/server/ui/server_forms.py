@@ -1059,7 +1059,8 @@ def _left_line(undone: UndoneFile) -> str:
     if not undone.left:
         return ""
     return (
-        f"{', '.join(undone.left)} stays: somebody has since added another server with this name."
+        f"{', '.join(undone.left)} stays, because somebody has since added another server with "
+        "this name."
     )
 
 

@@ -147,7 +147,7 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
         )
         findings.add(
             "configuration",
-            f"none; looked for {configuration.project / 'ideabridge.json'}",
+            f"no file found; looked for {configuration.project / 'ideabridge.json'}",
             hint=hint,
         )
 
@@ -303,7 +303,7 @@ def _retention(store: Store, configuration: Configuration) -> str:
     due = store.retention(Bounds(settings.days, settings.runs)).due(now)
     rule = f"servers delete runs {' or '.join(age + number)}, unless published or tagged"
     if not due.runs:
-        return f"{rule}; none is due"
+        return f"{rule}; no run is due"
 
     first = due.at or now
     when = (

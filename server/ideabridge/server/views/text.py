@@ -126,7 +126,7 @@ def error_line(entry: JSONObject) -> str:
     more = ""
     if sent is not None:
         more = (
-            "; sent the following, which nobody checked: "
+            "; the server sent the following, which nobody checked: "
             f"{shortened_json(without_payloads(sent), _SENT)}"
         )
 
