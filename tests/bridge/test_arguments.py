@@ -26,7 +26,7 @@ def plain(to: str) -> str:
 WRONG: Any = {
     "toolbox: expected a Toolbox, found list; write Toolbox(f, g)": {"toolbox": [send]},
     "toolbox: expected a Toolbox, found function": {"toolbox": send},
-    "configuration: expected a Configuration, found dict; parse_configuration reads": {
+    "configuration: expected a Configuration, found dict; read an object with parse_configuration": {
         "configuration": {}
     },
     "store: expected a path or an open Store, found 5": {"store": 5},
@@ -64,7 +64,7 @@ TOLD: dict[str, Callable[[Any], Awaitable[object]]] = {
     "output: expected a type, such as int or a pydantic model, found dict; pass a JSON Schema": lambda bridge: (
         bridge.solve("t", output={"type": "string"})
     ),
-    "output: expected either a type here or a JSON Schema in output_schema, found both": lambda bridge: (
+    "output and output_schema: pass a type as output or a JSON Schema as output_schema, but not both": lambda bridge: (
         bridge.solve("t", output=int, output_schema={"type": "integer"})
     ),
     "tools: expected a list of names or patterns, found 'git'; write ['git']": lambda bridge: (

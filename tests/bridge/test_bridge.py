@@ -276,7 +276,7 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         run.submit(
             1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]}
         )
-        with pytest.raises(SettledTurnError, match="settled by another solution"):
+        with pytest.raises(SettledTurnError, match="already answered with another solution"):
             run.submit(1, {"calls": [], "output": {"half": 1}})
 
         with pytest.raises(FinishedRunError, match="has ended"):

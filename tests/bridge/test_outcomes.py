@@ -192,7 +192,7 @@ async def test_a_decision_bound_to_another_question_is_refused(tmp_path: Path) -
     run_id = await cut_off(path)
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
         run = await bridge.run(run_id)
-        with pytest.raises(JournalError, match="bound to another question"):
+        with pytest.raises(JournalError, match="the answer to a different question"):
             run.runner.post(OutcomeDecided(0, "0" * 64, "retry", decider_of("somebody")))
 
         with pytest.raises(JournalError, match="not running"):

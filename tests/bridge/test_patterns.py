@@ -708,7 +708,7 @@ async def test_another_solution_for_a_step_that_is_done_is_refused(tmp_path: Pat
         Bridge(ASKS, toolbox=desk.toolbox, store=path) as bridge,
         bridge.session(run_id=run_id) as session,
     ):
-        with pytest.raises(SettledTurnError, match="settled by another solution"):
+        with pytest.raises(SettledTurnError, match="already answered with another solution"):
             await session.run_any([held("a", "a"), held("b", "b")])
 
 

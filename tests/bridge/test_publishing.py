@@ -125,7 +125,9 @@ async def test_a_run_is_published_with_its_own_outcome() -> None:
         first, second = await plan(here, raw, "ann"), await plan(here, raw, "ben")
         assert (first.status, second.status) == ("failed", "done")
         assert first.idea == second.idea
-        with pytest.raises(PublicationError, match="its run is failed and produced no output"):
+        with pytest.raises(
+            PublicationError, match="no output to record, because the run is failed"
+        ):
             await here.publish(first.id, "later", answer="recorded", caller="ann")
 
         # Nothing that the run did can be repeated, so it is published as it was written.

@@ -120,7 +120,7 @@ async def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
 
     file.write_text('[{"solution": {}}]')
     with (
-        pytest.raises(IdeaDocumentError, match=r"recording\.json: 0: .* context: found nothing"),
+        pytest.raises(IdeaDocumentError, match=r"recording\.json: 0: .* context: missing"),
         recording(file),
     ):
         pass

@@ -298,7 +298,7 @@ async def test_what_the_schema_does_not_know_is_left_out_and_the_mind_is_told() 
         assert "thought_process: found 5, expected text" in str(run.errors())
         run.submit(2, {"calls": [{"_tool": "shout", "text": "a"}]})
         await run.wait()
-        assert "thought_process: found nothing, expected text (required)" in str(run.errors())
+        assert "thought_process: missing, expected text (required)" in str(run.errors())
         # There is no mind left that could be told.
         run.submit(3, {"output": "done"})
         assert await run.result() == "done"

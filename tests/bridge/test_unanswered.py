@@ -25,7 +25,7 @@ from ideabridge.tools.errors import UnknownEffectError
 pytestmark = pytest.mark.anyio
 
 SERVER = Path(__file__).parents[1] / "modules" / "servers" / "pay.py"
-CHOICES = ". retry: run it again; skip: it fails as unknown; value: give its result"
+CHOICES = ". retry: run it again; skip: let it fail as unknown; value: give its result"
 
 
 class Bank:

@@ -39,7 +39,7 @@ async def test_a_call_that_names_no_tool_is_refused_without_waiting_for_a_mute_m
     configuration = Configuration(mcpServers={"mute": MUTE})
     async with Bridge(configuration) as bridge:
         with anyio.fail_after(20):
-            with pytest.raises(PlanError, match="_tool: found nothing"):
+            with pytest.raises(PlanError, match="_tool: missing"):
                 await bridge.run_plan([{"items": [1, 2]}])
 
         assert bridge.modules["mute"].status().state == "connecting"

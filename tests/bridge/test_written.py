@@ -246,7 +246,7 @@ def test_a_schema_is_that_of_a_solution_only_if_it_describes_calls() -> None:
 
 MALFORMED: list[tuple[Any, str]] = [
     (5, "expected an object"),
-    ({}, "context: found nothing"),
+    ({}, "context: missing"),
     ({"context": []}, "has no content"),
     ({"context": ["x"], "titel": 1}, "'titel'|titel"),
     ({"context": ["x"], "calls": []}, "write it inside the solution"),
@@ -285,15 +285,15 @@ async def test_what_is_malformed_is_refused_with_its_place(document: Any, why: s
     [
         (
             {"calls": [{"_tool": "compute", "n": 1}]},
-            "solution: it cannot run with the tools available here.*code",
+            "solution: the plan cannot run with the tools available here.*code",
         ),
         (
             {"calls": [{"_tool": "compute", "code": "1", "n": "†state.never"}]},
-            "solution: it cannot run",
+            "solution: the plan cannot run",
         ),
         ({"calls": [{"_tool": "it", "_module": "idea:it"}]}, "it would call itself"),
         ({"program": "from ideas import it\nawait it()"}, "solution|it"),
-        ({"program": "nonsense here"}, "solution: it cannot run"),
+        ({"program": "nonsense here"}, "solution: the plan cannot run"),
     ],
 )
 async def test_what_cannot_run_here_is_refused(solution: JSON, why: str) -> None:
@@ -517,7 +517,7 @@ async def test_a_run_that_was_cancelled_is_what_it_did() -> None:
         found = await bridge.publish(run.id, "double")
         assert "It does what its run did before the run ended (cancelled)" in found.description
         assert await answer(bridge, "double", n=8) == {"double": 16}
-        with pytest.raises(PublicationError, match="produced no output"):
+        with pytest.raises(PublicationError, match="there is no output to record"):
             await bridge.publish(run.id, "double", answer="recorded")
         assert (await bridge.publish(run.id, "asked", answer="solve")).answer == "solve"
 

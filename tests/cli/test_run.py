@@ -638,7 +638,7 @@ def test_what_an_idea_takes_is_told_or_asked_for(
     capsys.readouterr()
     assert main(["ideas", "call", "sums", "-i", "a=3"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "ideabridge: the input of sums: b: found nothing, expected a number (required)",
+        "ideabridge: the input of sums: b: missing, expected a number (required)",
         "ideabridge: it takes:",
         "ideabridge:   a (number)",
         "ideabridge:   b (number)",
@@ -739,7 +739,7 @@ def test_one_module(with_modules: Callable[..., None], capsys: pytest.CaptureFix
     # What does not fit the tool's schema is named here in the same words as in all other commands.
     assert main(words) == 2
     assert (
-        "parameters of convert_time: time: found nothing, expected text (required)"
+        "parameters of convert_time: time: missing, expected text (required)"
         in capsys.readouterr().err
     )
 

@@ -288,7 +288,7 @@ def test_documents_that_are_wrong_say_where(store: Store) -> None:
     wrong: list[tuple[JSON, str]] = [
         (None, "an object, found null"),
         ([], "an object, found []"),
-        ({}, "ideabridge: found nothing, expected"),
+        ({}, "ideabridge: missing, expected"),
         ({**good, "more": 1}, "more: found 1, expected no property with this name"),
         ({**good, "ideabridge": 3}, "expected format 2, found 3"),
         ({**good, "ideabridge": True}, "expected format 2"),
@@ -310,7 +310,7 @@ def test_documents_that_are_wrong_say_where(store: Store) -> None:
         ({**good, "meta": {"secret": "x"}}, 'meta.secret: found "x", expected no property'),
         (
             {**good, "publication": {"name": "a"}},
-            "publication.answer: found nothing, expected one of",
+            "publication.answer: missing, expected one of",
         ),
         (
             {**good, "publication": {"name": "a", "answer": "never"}},

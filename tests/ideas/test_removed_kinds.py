@@ -262,7 +262,7 @@ async def test_a_call_that_had_a_test_asks() -> None:
         "by": [{"test": "†input.city", "equals": "Oslo"}],
     }
     [why] = await asked_by({"calls": calls, "output": "†results.0", "explained": [test]})
-    assert why.startswith("calls.0: it was called after results had been seen")
+    assert why.startswith("calls.0: whoever made this call had already seen results")
 
 
 async def test_an_exported_document_of_that_time_is_imported_with_the_same_values() -> None:

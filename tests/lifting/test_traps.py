@@ -246,7 +246,7 @@ async def test_a_second_change_after_a_change_may_have_been_a_decision(bridge: B
     answer = await answer_of(
         bridge, turns, said(color="green"), said(color="red"), said(color="blue"), schema=ANY
     )
-    assert any("calls.1: it was called after results had been seen" in why for why in answer.asked)
+    assert any("calls.1: whoever made this call had" in why for why in answer.asked)
 
 
 def issue(**members: JSON) -> JSONObject:

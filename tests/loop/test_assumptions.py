@@ -222,7 +222,8 @@ def test_a_passed_value_is_taken_and_one_that_belongs_to_the_replaced_is_assumed
     ]
     assert [told(one) for one in found] == [[("calls.1.x", "ann")], [("calls.2.x", "ann@x")], []]
     assert found[1].machine.doubts.assumed[0]["why"] == (
-        "†input.name was passed, but this value was recorded together with the value that it replaces"
+        "†input.name was passed, but this value was recorded together with another "
+        "value of †input.name"
     )
 
 
@@ -441,7 +442,7 @@ def test_what_a_person_was_not_told_remains_in_the_report() -> None:
 
 def test_a_call_that_may_have_been_a_decision_asks_before_it_changes_something() -> None:
     run = driven([echo(1), write(5), echo(6)], decisions=[0, 1]).finish_all()
-    assert why(run, 1).startswith("calls.1: it was called after results had been seen")
+    assert why(run, 1).startswith("calls.1: whoever made this call had already seen results")
     assert told(run) == [("calls.1", None)]
     assert run.machine.doubts.notes == []
     assert run.statuses() == ["done", "asking", "queued"]
@@ -514,7 +515,9 @@ def test_words_around_a_copied_value_ask_before_a_change_until_two_runs_agree(
             [call], literal("calls.0.x", *by, runs=runs), given_input={"n": "a"}
         ).finish_all()
         is_asked = asks and call["_tool"] == "write"
-        assert why(run, 0) == ('calls.0.x: "/archive/atlas" in it was recorded' if is_asked else "")
+        assert why(run, 0) == (
+            'calls.0.x: "/archive/atlas" in it comes from the recorded run' if is_asked else ""
+        )
         assert told(run) == []
 
 

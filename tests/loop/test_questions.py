@@ -78,7 +78,7 @@ def test_an_answer_is_bound_to_the_question_that_waits() -> None:
     with pytest.raises(JournalError, match="cannot ask now"):
         run.post(one)
 
-    with pytest.raises(JournalError, match="bound to another question"):
+    with pytest.raises(JournalError, match="the answer to a different question"):
         run.post(QuestionAnswered(0, question(run, 1).digest, "cancel", decider_of("Ann")))
 
     run.post(QuestionAnswered(0, one.digest, "decline", decider_of("Ann")))

@@ -300,7 +300,7 @@ async def test_other_runs_of_it_confirm_it(bridge: Bridge) -> None:
 async def test_what_a_person_changed_is_no_program(bridge: Bridge) -> None:
     run = await bridge.run_plan({"calls": [{"_tool": "page", "number": 0, "size": 2}]})
     assert await run.wait() == "done"
-    with pytest.raises(PublicationError, match="its calls were not made by one program"):
+    with pytest.raises(PublicationError, match="because no program made its calls"):
         await bridge.publish(run.id, "page_one", answer="program")
 
 

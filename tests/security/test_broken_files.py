@@ -88,10 +88,10 @@ REASONS = {
     "bytes": "is not UTF-8 (byte 0)",
     "deep": "is nested deeper than 100 levels",
     "list": "is not a configuration (expected an object, found a list)",
-    "rules": "is not understood in approval",
-    "unknown": "is not understood in keys that may restrict something",
-    "auth": "is not understood in auth",
-    "near": "is not understood in keys that may restrict something",
+    "rules": "has invalid settings in approval",
+    "unknown": "has invalid settings in keys that may restrict something",
+    "auth": "has invalid settings in auth",
+    "near": "has invalid settings in keys that may restrict something",
 }
 UNREADABLE = ("folder", "link", "pipe", "large", "writable", "cut", "bytes", "deep", "list")
 

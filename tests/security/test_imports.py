@@ -149,7 +149,7 @@ def test_a_document_without_its_digest_is_refused_whatever_was_changed(
             ), what
             said = capsys.readouterr().err
             assert (
-                "digest: the document has none" in said
+                "digest: missing, so nobody can tell" in said
                 if what == "no digest"
                 else "digest: the document says" in said
             )

@@ -57,7 +57,7 @@ def test_auth_of_a_project_file_is_not_passed_over(
         (project / "ideabridge.json").write_text(json.dumps({"auth": AUTH}))
 
     said = refusal(project, *words)
-    assert f"{project / 'ideabridge.json'}: auth is not used" in said
+    assert f"{project / 'ideabridge.json'}: a project file cannot set auth" in said
     assert "or remove it" in said
     # If nobody connects over HTTP, it does not matter.
     subprocess.run(

@@ -246,7 +246,9 @@ async def test_a_task_or_a_context_is_needed(ideabridge: Command, project: Path)
     async with Bridge() as bridge:
         contexts: list[list[JSON] | None] = [None, []]
         for context in contexts:
-            with pytest.raises(ArgumentError, match="expected either a task or a context"):
+            with pytest.raises(
+                ArgumentError, match="pass a task, or a context that says what to do"
+            ):
                 await bridge.solve(context=context)
 
     (project / "context.json").write_text(

@@ -103,7 +103,7 @@ def test_what_one_process_publishes_the_inspector_calls_in_another(
     assert found["structuredContent"] == {"sum": 42, "words": 3}
     failed = other.call(name, 5, a=1, text="")
     assert failed["isError"] is True
-    assert "b: found nothing, expected a number" in failed["content"][0]["text"]
+    assert "b: missing, expected a number" in failed["content"][0]["text"]
 
 
 async def publish_a_plan(url: str, name: str) -> None:

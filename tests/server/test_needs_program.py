@@ -496,7 +496,7 @@ async def test_a_call_after_results_that_say_nothing_was_no_decision(
             )
             told = await client.call_tool(tool, {})
             assert not told.is_error, text(told)
-            assert ("it was called after results had been seen" in text(told)) is says
+            assert ("whoever made this call had already seen results" in text(told)) is says
             assert "ideabridge/notes" not in (told.meta or {})
 
 

@@ -172,7 +172,7 @@ async def test_the_file_that_is_not_trusted_is_the_reason(tmp_path: Path) -> Non
 
     async with over_stdio(path, "auto", start) as client:
         told = await refused(client, "order", x="b")
-        assert "needs the server 'shop', which only the project's ideabridge.json lists" in told
+        assert "needs the server 'shop', which is only in the project's ideabridge.json" in told
         assert f"`ideabridge trust {project}`" in told
 
 

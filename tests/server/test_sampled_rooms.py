@@ -324,7 +324,7 @@ async def test_of_a_round_what_was_settled_elsewhere_is_told_and_the_rest_is_tak
         )
         assert isinstance(late, types.CallToolResult)
         assert structured(late)["output"] == ["by hand", "seven"]
-        assert "settled by another solution" in str(structured(late)["notes"])
+        assert "already answered with another solution" in str(structured(late)["notes"])
 
 
 SEVEN = spelling('"number":7')
@@ -377,7 +377,7 @@ async def test_an_answer_is_refused_when_somebody_has_given_another_by_turns(url
             result = await again(client, state, arguments, {"solution-0": late})
             assert isinstance(result, types.CallToolResult)
             assert result.is_error
-            assert "turn 0 has already been settled" in text(result) or "has ended (done)" in text(
+            assert "turn 0 was already answered" in text(result) or "has ended (done)" in text(
                 result
             )
         # The same answer as before gets the same response.

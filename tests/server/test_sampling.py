@@ -286,7 +286,7 @@ async def test_duplicate_late_tampered_and_replayed_retries(transport: str, tmp_
         # Repeating the answer to a settled turn gets the same response, and a different answer is
         # refused.
         same = state_of(await retried(client, ADD, again, IDLE))
-        assert "settled by another" in refusal_of(await retried(client, ADD, again, SUM))
+        assert "already answered with another" in refusal_of(await retried(client, ADD, again, SUM))
         for wrong, state in (
             ({**ADD, "task": "Subtract."}, second),
             (ADD, second[:-3] + "xyz"),
@@ -303,7 +303,7 @@ async def test_duplicate_late_tampered_and_replayed_retries(transport: str, tmp_
         late = await retried(client, ADD, same, SUM)
         assert isinstance(late, types.CallToolResult)
         assert structured(late)["run"] == structured(done)["run"]
-        assert "settled by another" in refusal_of(await retried(client, ADD, same, IDLE))
+        assert "already answered with another" in refusal_of(await retried(client, ADD, same, IDLE))
         assert len((await call(client, "check_run"))["runs"]) == 1
 
 

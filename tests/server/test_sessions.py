@@ -319,7 +319,7 @@ async def test_calls_that_no_plan_can_make_do_not_lose_the_others(tmp_path: Path
         await client.call_tool("status", {"x": "oak", "_each": [1, 2], "_tool": "log"})
         await refused(client, "fail", message="bad luck", _each=[1, 2])
         error = await refused(client, "publish_idea", idea="session", name="x", calls=[0, 1])
-        assert "call 1 cannot be published: it ran, but no run can make it again" in error
+        assert "call 1 cannot be published: it ran, but a run cannot repeat it" in error
         assert "verbose" in error
         error = await refused(client, "publish_idea", idea="session", name="x", calls=[2, 2])
         assert (

@@ -92,7 +92,7 @@ async def test_a_version_is_called_by_its_number_everywhere(client: Client) -> N
     assert await call(client, name, a=1, b=2, c=3) == {"sum": 6}
     assert await call(client, f"{name}@2", a=1, b=2, c=3) == {"sum": 6}
     assert await call(client, f"{name}@1", a=1, b=2) == {"total": 3}
-    assert "c: found nothing" in await refused(client, f"{name}@2", a=1, b=2)
+    assert "c: missing" in await refused(client, f"{name}@2", a=1, b=2)
     assert f"unknown tool '{name}@9'" in await refused(client, f"{name}@9", a=1, b=2)
     # It can be the module of a call in a plan.
     one = {"_tool": name, "_module": f"idea:{name}@1", "a": 1, "b": 2, "_outputPath": "one"}

@@ -60,7 +60,7 @@ async def test_the_value_of_an_expression(code: str, values: JSONObject, expecte
         (
             "total + 1",
             {"totl": 1},
-            r"NameError: name 'total' is not defined; the available names are totl",
+            r"NameError: name 'total' is not defined; the code can use totl",
         ),
         ("n / 0", {"n": 1}, r"ZeroDivisionError"),
         ("rows[3]['n']", {"rows": []}, r"IndexError"),

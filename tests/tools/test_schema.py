@@ -57,7 +57,7 @@ def test_a_valid_call_passes() -> None:
     ("schema", "value", "message"),
     [
         (CALL, 7, "W: found 7, expected an object"),
-        (CALL, {"count": 1}, "W: path: found nothing, expected text (required)"),
+        (CALL, {"count": 1}, "W: path: missing, expected text (required)"),
         (CALL, {"path": "a", "count": 0}, "W: count: found 0, expected at least 1"),
         (CALL, {"path": "a", "count": 1, "paths": ["a", 2]}, "W: paths.1: found 2, expected text"),
         (
@@ -151,7 +151,7 @@ def test_a_variant_is_chosen_by_the_constant_that_tells_them_apart() -> None:
         "Did you mean 'git_log'?"
     )
     assert told(VARIANTS, {"n": 1}) == (
-        'W: _tool: found nothing, expected "git_log" or "git_diff" or "fetch" (required)'
+        'W: _tool: missing, expected "git_log" or "git_diff" or "fetch" (required)'
     )
 
 

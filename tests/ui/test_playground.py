@@ -297,5 +297,5 @@ def test_a_context_is_solved(http: httpx.Client, text: str, task: str) -> None:
 
 
 def test_an_empty_context_needs_a_task(http: httpx.Client) -> None:
-    assert "expected either a task or a context" in playground(http, "[]", "run").text
+    assert "pass a task, or a context that says what to do" in playground(http, "[]", "run").text
     assert "/runs/run_" in str(playground(http, "[]", "run", title="Name a river.").url)

@@ -36,7 +36,7 @@ def check_parts(
     from ideabridge.tools.toolbox import Toolbox
 
     if not isinstance(configuration, Configuration | None):
-        hint = "parse_configuration reads an object, load_configuration a file"
+        hint = "read an object with parse_configuration, and a file with load_configuration"
         raise ArgumentError.of("configuration", "a Configuration", configuration, hint)
     if not isinstance(toolbox, Toolbox | None):
         raise ArgumentError.of(

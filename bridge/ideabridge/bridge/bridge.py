@@ -1369,7 +1369,8 @@ class Bridge:
         check_type("output", output)
         if output is not None and output_schema is not None:
             raise ArgumentError(
-                "output: expected either a type here or a JSON Schema in output_schema, found both"
+                "output and output_schema: pass a type as output or a JSON Schema as output_schema, "
+                "but not both"
             )
 
         if output is None:
@@ -1381,9 +1382,7 @@ class Bridge:
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind)
         given = read_messages("context", context)
         if task is None and not given:
-            raise ArgumentError(
-                "task: expected either a task or a context that says what to do, found neither"
-            )
+            raise ArgumentError("task: pass a task, or a context that says what to do")
 
         messages: list[JSON] = [*given]
         if planning == "lazy":

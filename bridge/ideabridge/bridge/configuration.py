@@ -193,8 +193,8 @@ class UsersSettings(BaseModel):
     background: tuple[str, ...] = Field(
         default=(),
         description=(
-            "Users whose runs wait for a worker until no other user's run waits, for jobs such as "
-            "tests."
+            "Users whose runs a worker starts only when no other user's run is waiting. For jobs "
+            "such as tests."
         ),
     )
 
@@ -346,7 +346,10 @@ class AuthSettings(BaseModel):
     profile: str | None = Field(
         default=None,
         min_length=1,
-        description="The profile of everybody who signs in with such a token; null: none.",
+        description=(
+            "The profile to which everybody who signs in with such a token is restricted; null: no "
+            "restriction."
+        ),
     )
     resource: str | None = Field(
         default=None,
@@ -924,17 +927,18 @@ class Configuration(BaseModel):
 
         if files and self.auth is None:
             return (
-                f"{files[0]}: auth is not used, because a project file cannot set it, so this "
-                f"server would let in people whom the file refuses. Move auth into {user_file()}, or "
-                "into a file outside the project that --config names, or remove it"
+                f"{files[0]}: a project file cannot set auth. Without auth, this server would let "
+                f"in people whom the file refuses. Move auth into {user_file()}, or into a file "
+                "outside the project that --config names, or remove it"
             )
 
         if left is not None and left.was_trusted and "store" in left.keys and not needs_token:
             # The server has used the store named in the file. Any other store would not know the
             # users of the server.
             return (
-                f"{left.told()}. It names a store, which may have users. Without them, this server "
-                "would let everybody in. Trust the file again, or name the store with --store"
+                f"{left.told()}. The file names a store, which may have users. Without these users, "
+                "this server would let everybody in. Trust the file again, or name the store with "
+                "--store"
             )
 
         return None
@@ -1523,7 +1527,7 @@ def _broken(file: Path, problems: list[str]) -> Untrusted:
         known = dict.fromkeys(
             key for place in places for key in _KEYS if place.partition(":")[0] == key
         )
-        reason = f"is not understood in {', '.join(known) or 'keys that may restrict something'}"
+        reason = f"has invalid settings in {', '.join(known) or 'keys that may restrict something'}"
 
     servers = object_or_empty((content or {}).get("mcpServers"))
     return Untrusted(
@@ -1704,8 +1708,8 @@ def _also_in_force(
     if replaced and isinstance(user.approval, ApprovalRules) and _allows(user.approval):
         also.append(_strict_on(replaced))
         narrowed.append(
-            f"approval: your rules do not allow calls of {', '.join(replaced)}, because these are "
-            "not your servers"
+            f"approval: your rules do not allow calls of {', '.join(replaced)}, because the project "
+            "replaces your servers of these names"
         )
 
     return tuple(also)

@@ -129,6 +129,6 @@ def _problem(place: str, name: str) -> str:
 
 def _message(place: str, name: str) -> str:
     return (
-        f"{_problem(place, name)}. None of it was stored; send it again without the secret. "
+        f"{_problem(place, name)}. Nothing was stored; send it again without the secret. "
         "Servers receive their secrets when they start"
     )

@@ -151,7 +151,7 @@ def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
         raise ActivityError(f"code: {_cut(error.display('msg'))}") from None
     except library.MontyRuntimeError as error:
         if isinstance(error.exception(), NameError):
-            names = f"; the available names are {', '.join(values) or 'none'}"
+            names = f"; the code can use {', '.join(values)}" if values else ""
         else:
             names = ""
         raise ActivityError(f"code: {_cut(error.display('type-msg'))}{names}") from None

@@ -33,6 +33,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.json_parts import part_at
 from ideabridge.tools.keywords import (
     A_REFERENCE,
+    MISSING_VALUE,
     MOST_LISTED,
     PATTERNS,
     REFERENCE_PATTERN,
@@ -46,7 +47,6 @@ from ideabridge.tools.keywords import (
 )
 from ideabridge.tools.names import did_you_mean
 
-_NOTHING: Final = "nothing"
 _REQUIRED: Final = " (required)"
 
 
@@ -112,7 +112,7 @@ def _problems(errors: Iterable[ValidationError], root: JSON) -> list[Problem]:
 
 def _problem(error: ValidationError, expected: str, hint: str = "") -> Problem:
     if error.validator == "required":
-        actual = _NOTHING
+        actual = MISSING_VALUE
     else:
         actual = show(cast("JSON", error.instance))
     return Problem(actual, expected, tuple(error.absolute_path), hint)
@@ -262,7 +262,7 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
         return problems
 
     [problem] = problems
-    if len(intended) > 1 and problem.found == _NOTHING:
+    if len(intended) > 1 and problem.found == MISSING_VALUE:
         # The property that distinguishes the alternatives is missing, so list the values that each
         # alternative expects.
         missing = [problem for branch in intended for problem in _problems(branch, root)]

@@ -424,12 +424,16 @@ _ARTICLES: Final = {
 }
 
 
+MISSING_VALUE: Final = "nothing"
+"""The text in `Problem.found` for a required value that is missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One reason why a value does not satisfy a schema.
 
     Attributes:
-        found: the value that was found, as shortened JSON, or "nothing".
+        found: the value that was found, as shortened JSON, or `MISSING_VALUE`.
         expected: a description of what was expected instead.
         place: the keys and indexes that lead to the problem in the value.
         hint: a suggestion such as " Did you mean 'x'?", or "".
@@ -447,8 +451,9 @@ class Problem:
 
     @property
     def message(self) -> str:
-        """The problem on one line: `path: found X, expected Y`."""
-        text = f"found {self.found}, expected {self.expected}"
+        """The problem on one line: `path: found X, expected Y` or `path: missing, expected Y`."""
+        problem = "missing" if self.found == MISSING_VALUE else f"found {self.found}"
+        text = f"{problem}, expected {self.expected}"
         if self.hint:
             text = f"{text}.{self.hint}"
         return f"{self.path}: {text}" if self.path else text

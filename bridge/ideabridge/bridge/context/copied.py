@@ -29,7 +29,7 @@ from ideabridge.bridge.context.state import MISSING, Missing
 from ideabridge.tools.encoding import JSON, JSONObject
 
 DECISION: Final = (
-    "it was called after results had been seen, and may have been called because of them"
+    "whoever made this call had already seen results, and may have made it because of them"
 )
 
 _TRIED: Final = 3
@@ -133,8 +133,8 @@ class CopiedLiterals:
             passed = self._passed_companion(literal, read)
             if passed is not None:
                 reason = (
-                    f"{passed} was passed, but this value was recorded together with the value "
-                    "that it replaces"
+                    f"{passed} was passed, but this value was recorded together with another "
+                    f"value of {passed}"
                 )
                 doubts.assumed.append(assumption(literal, settled.value, reason))
 
@@ -264,7 +264,9 @@ class CopiedInCall(CopiedLiterals):
             if not isinstance(cheapest, Joined) or not cheapest.words or literal.runs != 1:
                 continue
             if at not in named and not was_passed(literal, read):
-                notes.append({"at": at, "what": f"{cheapest.words} in it was recorded"})
+                notes.append(
+                    {"at": at, "what": f"{cheapest.words} in it comes from the recorded run"}
+                )
 
         return notes
 
@@ -275,9 +277,7 @@ class CopiedInCall(CopiedLiterals):
         """
         for novelty in novelties:
             if novelty["at"] in self.call.watched:
-                reason = (
-                    f"{novelty['at']} is {novelty['what']}: it may have decided about this call"
-                )
+                reason = f"{novelty['at']} is {novelty['what']}: the call may depend on it"
                 doubts.assumed.append({"at": f"calls.{self.call.place}", "why": reason})
 
 

@@ -119,7 +119,7 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
         settled = self.settle_literal(test, read)
         if isinstance(settled.value, Missing):
             tests = "; ".join(explanation.shown for explanation in test.by[:3])
-            computed.problem = f"no test says whether it is called: {tests}"
+            computed.problem = f"no test can decide whether to make this call: {tests}"
             return computed
 
         values = [(explanation.shown, explanation.value(read)) for explanation in test.by]

@@ -127,7 +127,7 @@ def _difference(calls: Sequence[Executed], others: Sequence[Executed]) -> str:
     first = next(different)
     times = _times(counts[first.key])
     other_times = _times(other_counts[first.key])
-    return f"it called {first.name} {other_times}, but this run {times}"
+    return f"it called {first.name} {other_times}, but this run called it {times}"
 
 
 def _times(count: int) -> str:

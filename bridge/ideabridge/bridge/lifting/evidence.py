@@ -69,7 +69,7 @@ MOST_VIEW_BYTES: Final = 65_536
 RECORDS: Final = 100
 """Maximum number of records for one version of an idea."""
 
-CONTRADICTED: Final = "a run had a value that no explanation gives"
+CONTRADICTED: Final = "no explanation yields the value that a run had"
 """The reason why a literal is never determined once a run has contradicted all of its
 explanations.
 """

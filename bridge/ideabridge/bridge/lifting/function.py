@@ -202,7 +202,7 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
         if len(operands) == 1:
             return f"{operands[0].text}.value", None
 
-    return output, 'its output does not show which value is in {"value": ...}'
+    return output, 'its output is not written as {"value": ...}, so its value is unknown'
 
 
 def _own_tools(run: RecordedRun) -> list[JSONObject]:

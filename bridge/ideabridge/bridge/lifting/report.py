@@ -308,7 +308,7 @@ def _table(
 
 def _program_lines(report: ToolReport) -> Iterator[Line]:
     runs = joined(report.reproduces or (), _CALLS)
-    yield f"with the recorded results, it does what it should: {runs}", "green"
+    yield f"with the recorded results, it reproduces {runs}", "green"
     for text in report.copied:
         yield (
             f"possibly a recorded value that the program should take from a result: {text}",
@@ -340,7 +340,9 @@ def evidence_line(records: Sequence[JSONObject]) -> str:
     """
     counts = Counter(str(record.get("kind")) for record in records)
     runs = [f"{counts[kind]} {words}" for kind, words in KINDS.items() if counts[kind]]
-    return f"further runs: {', '.join(runs) or 'none'}"
+    if not runs:
+        return "no further runs"
+    return f"further runs: {', '.join(runs)}"
 
 
 def report_text(report: JSONObject) -> str:

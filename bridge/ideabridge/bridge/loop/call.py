@@ -328,10 +328,10 @@ def _read_name(call: Call) -> None:
         call.name = name
         return
 
-    written = show(name) if "_tool" in raw else "nothing"
+    problem = f"found {show(name)}" if "_tool" in raw else "missing"
     near = next((key for key in raw if meant_meta(key) == "_tool"), None)
     hint = "" if near is None else f"; write '_tool' instead of {quoted(near)}"
-    call.problems.append(f"_tool: found {written}, expected the name of a tool{hint}")
+    call.problems.append(f"_tool: {problem}, expected the name of a tool{hint}")
 
 
 def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:

@@ -389,11 +389,11 @@ class Graph:
         if self._instances and not call.instance:
             call.problems.append(f"_instance: expected one of {', '.join(self._instances[:10])}")
         elif call.instance and call.instance not in self._instances:
-            instances = ", ".join(self._instances[:10]) or "none: leave _instance out"
-            call.problems.append(
-                f"_instance: unknown instance {quoted(call.instance)}; "
-                f"the instances are {instances}"
-            )
+            if self._instances:
+                hint = f"the instances are {', '.join(self._instances[:10])}"
+            else:
+                hint = "this run has no instances, so leave _instance out"
+            call.problems.append(f"_instance: unknown instance {quoted(call.instance)}; {hint}")
 
     def _check_activity(self, call: Call) -> None:
         names = self._settings.activities

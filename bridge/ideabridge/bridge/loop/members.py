@@ -81,9 +81,7 @@ def faults_of(
     faults = MemberFaults()
     for name in required:
         if name not in values:
-            faults.errors.append(
-                f"{name}: found nothing, expected {describe(members[name])} (required)"
-            )
+            faults.errors.append(f"{name}: missing, expected {describe(members[name])} (required)")
 
     for name, value in values.items():
         schema = members.get(name)

@@ -190,7 +190,8 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
     cut_off = None if item.in_doubt is None else item.in_doubt.why
     unknown_outcome = unknown(cut_off, progress.hints)
     reason = (
-        f"{unknown_outcome}. retry: run it again; skip: it fails as unknown; value: give its result"
+        f"{unknown_outcome}. retry: run it again; skip: let it fail as unknown; value: give its "
+        "result"
     )
     approval = f"o{place}-{digest[:12]}"
     tool = progress.tool

@@ -362,7 +362,7 @@ class Tick:
         if asked is None:
             raise JournalError(f"call {answer.call} has no open question of this kind")
         if asked.digest != answer.digest:
-            raise JournalError(f"the answer for call {answer.call} is bound to another question")
+            raise JournalError(f"call {answer.call} got the answer to a different question")
 
         item.asked = None
         self._resume()
@@ -421,8 +421,8 @@ class Tick:
 
         if event.digest != progress.approval.digest:
             raise JournalError(
-                f"the decision on call {event.call} is bound to a different call from the one that "
-                "is waiting"
+                f"the decision on call {event.call} was made about a different call, not about the "
+                "one that is waiting"
             )
 
         grant = grant_of(progress, event)

@@ -306,7 +306,7 @@ def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | No
     untrusted = configuration.untrusted
     if entry is None and untrusted is not None and module in untrusted.servers:
         return (
-            f"{server}, which only the project's ideabridge.json lists, but nobody has trusted the "
+            f"{server}, which is only in the project's ideabridge.json, and nobody has trusted the "
             "current version of that file"
         )
 

@@ -392,7 +392,7 @@ def result_for_program(progress: Progress, value: JSON, error: JSONObject | None
     text = _beginning(str(error.get("message")))
     if "sent" in error:
         text = (
-            f"{text}\nsent the following, which nobody checked: "
+            f"{text}\nThe server sent the following, which nobody checked: "
             f"{_beginning(encode_text(without_payloads(error['sent'])))}"
         )
 

@@ -336,7 +336,7 @@ class _Reproduction:
             label = call.get("_tool") if tool is None else tool.label
             attempt = f"its call {number}, {label} {show(parameters, _SHOWN_CHARACTERS)},"
             if listed:
-                self._differs(f"{attempt} is made more often than the run did")
+                self._differs(f"{attempt} is made more often than in the run")
             else:
                 self._differs(f"{attempt} is not in the run; {self._nearest(tool)}")
             return

@@ -382,7 +382,7 @@ class Publisher:
                     await self.bridge.dry_run(plan, caller=caller)
             except IdeabridgeError as error:
                 raise PublicationError(
-                    f"{where}: it cannot run with the tools available here: {error}"
+                    f"{where}: the plan cannot run with the tools available here: {error}"
                 ) from None
 
         return honest_annotations(plan, present, offered)
@@ -518,9 +518,9 @@ class Publisher:
             if isinstance(guide, dict):
                 return guided_tool(guide, request.answer, outline, planned)
             if request.answer == "solve":
-                raise PublicationError(f"it cannot be solved again: {guide}")
+                raise PublicationError(f"a mind cannot solve the task again: {guide}")
             if not outline.is_done:
-                raise PublicationError(f"it cannot become a tool: {planned}; and {guide}")
+                raise PublicationError(f"the run cannot become a tool: {planned}; and {guide}")
 
         return recorded_tool(outline, planned)
 
@@ -536,7 +536,9 @@ class Publisher:
             return await self._program(request, run, ProgramAnswer(program))
         except ProgramRefusedError as error:
             if request.answer == "program":
-                raise PublicationError(f"it cannot be published as a program: {error}") from None
+                raise PublicationError(
+                    f"the run cannot be published as a program: {error}"
+                ) from None
             return str(error)
 
     async def _plan(self, request: PublishRequest, run: OutlinedRun) -> PreparedTool | str:
@@ -550,7 +552,7 @@ class Publisher:
         if run.draft is not None:
             planned = await self._lifted(request, run.outline, run.draft)
         if isinstance(planned, str) and request.answer == "plan":
-            raise PublicationError(f"it cannot be replayed as a plan: {planned}")
+            raise PublicationError(f"the run cannot become a plan: {planned}")
         return planned
 
     async def _lifted(
@@ -621,7 +623,7 @@ class Publisher:
         outline = run.outline
         guide = await self.drafting.guide(outline.run, request.caller, task, request.name)
         if isinstance(guide, str):
-            raise PublicationError(f"or_solve: it cannot be solved again: {guide}")
+            raise PublicationError(f"or_solve: a mind cannot solve the task again: {guide}")
         return with_guide(planned, guided_tool(guide, request.answer, outline, ""))
 
     async def _write(
@@ -1125,16 +1127,16 @@ def _check_answer(request: PublishRequest, outline: Outline) -> None:
 
     if answer == "recorded" and not outline.is_done:
         raise PublicationError(
-            f"it cannot be recorded: its run is {outline.status} and produced no output; publish "
-            "it with the answer plan or solve"
+            f"answer: there is no output to record, because the run is {outline.status}; publish it "
+            "with the answer 'plan' or 'solve'"
         )
 
     if request.program is not None and answer not in ("auto", "program"):
         raise PublicationError(f"answer: expected 'program' for a program, found {answer!r}")
     if answer == "program" and request.program is None and outline.program is None:
         raise PublicationError(
-            "it cannot be published as a program: its calls were not made by one program; "
-            "write one, or let a mind write it (--program ask)"
+            "the run cannot be published as a program, because no program made its calls; write "
+            "one, or let a mind write it (--program ask)"
         )
 
 

@@ -457,7 +457,7 @@ def _names(document: JSONObject, key: str) -> tuple[str, ...] | None:
 def _context(document: JSONObject) -> list[JSON]:
     if "context" not in document:
         raise IdeaDocumentError(
-            'context: found nothing, expected an array of messages, such as {"role", "content"}'
+            'context: missing, expected an array of messages, such as {"role", "content"}'
         )
 
     value = document["context"]

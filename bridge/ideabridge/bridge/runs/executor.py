@@ -250,8 +250,11 @@ class CallContext:
                 "same path"
             )
         if path not in self.output_paths:
-            expected = ", ".join(self.output_paths) or "none: the call has no _outputPath"
-            raise ActivityError(f"cannot choose output path {path!r}; expected one of {expected}")
+            if self.output_paths:
+                hint = f"expected one of {', '.join(self.output_paths)}"
+            else:
+                hint = "the call has no _outputPath"
+            raise ActivityError(f"cannot choose output path {path!r}; {hint}")
         self.chosen = path
 
 

@@ -410,7 +410,9 @@ class Run:
             self.active_seconds += seconds
             most = self.machine.settings.wall_seconds
             if self.active_seconds > most:
-                self.runner.end_at_limit(f"{most:g} seconds, which is the limit for a run")
+                self.runner.end_at_limit(
+                    f"{most:g} seconds have passed, which is the limit for a run"
+                )
 
     @contextlib.contextmanager
     def watching(
@@ -566,7 +568,7 @@ class Run:
             if settled == values.digest_of_solution(proposed):
                 return notes
             raise SettledTurnError(
-                f"turn {turn} has already been settled by another solution; {self._turn_now()}"
+                f"turn {turn} was already answered with another solution; {self._turn_now()}"
             )
 
         self._expect_open(turn)

@@ -160,7 +160,7 @@ def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: st
             output = f"†results.{place}"
         elif calls[place].error is None:
             reason = (progress.error or {}).get("message")
-            unkept[place] = f"it ran, but no run can make it again: {reason}"
+            unkept[place] = f"it ran, but a run cannot repeat it: {reason}"
 
     if output is not None:
         writing.propose_output(output)

@@ -157,7 +157,7 @@ def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
     if len(encode(value)) <= INLINE * 4:
         return value
     short = reference_to(value, ("output",), size=len(encode(output)))
-    return {**short, "note": 'ask check_run for paths: ["†output"] to get all of it'}
+    return {**short, "note": 'to get all of it, call check_run with paths: ["†output"]'}
 
 
 def short_printed(text: str) -> str:

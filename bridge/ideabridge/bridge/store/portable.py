@@ -134,8 +134,8 @@ _PUBLICATION: Final[JSONObject] = {
 _NEED: Final[JSONObject] = {"tool": _TEXT, "module": _TEXT}
 _HASHES: Final[JSONObject] = {
     "id": _hash(
-        "SHA-256 of {context, schema, shown, solution} as compact UTF-8 JSON, "
-        "without shown if there is none."
+        "SHA-256 of {context, schema, shown, solution} as compact UTF-8 JSON. An idea without "
+        "shown leaves this member out."
     ),
     "request": _hash("SHA-256 of {context, schema, shown}, in the same form."),
     "digest": _hash("SHA-256 of all other members, in the order of this schema, as compact JSON."),
@@ -164,7 +164,7 @@ _CONTENT: Final[JSONObject] = {
     },
     "meta": _closed("The metadata of the idea, which are not part of any id.", _META),
     "publication": _closed(
-        "What the name referred to, if there was one.", _PUBLICATION, "name", "answer"
+        "What the name of the idea referred to.", _PUBLICATION, "name", "answer"
     ),
     "needs": {
         "description": "The tools that its calls name, and the servers that these tools belong to.",
@@ -266,7 +266,7 @@ class Document:
         """
         if self.publication is None:
             raise IdeaDocumentError(
-                "publication: the document contains none, so there is nothing to publish"
+                "publication: missing in the document, so there is nothing to publish"
             )
 
         members: dict[str, Any] = dict.fromkeys(
@@ -325,7 +325,7 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     if checks == "whole":
         if "digest" not in document:
             raise TamperedIdeaError(
-                "digest: the document has none, so nobody can tell whether it has changed since "
+                "digest: missing, so nobody can tell whether the document has changed since "
                 "its export. Export it again, or review it and import it as edited (`ideas "
                 "import --edited`)"
             )
