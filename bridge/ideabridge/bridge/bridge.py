@@ -404,7 +404,7 @@ class Bridge:
     def _idea_names(self, caller: str) -> list[str]:
         return self.store.publications.names_by_use(caller)
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- opening and closing -----------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         if self._store is None:

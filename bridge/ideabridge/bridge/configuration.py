@@ -1123,7 +1123,7 @@ class _Check:
             }
         return members
 
-    # -- keys at the top ---------------------------------------------------------------------------
+    # -- top-level keys ----------------------------------------------------------------------------
 
     def _leave_out(self, remark: Remark, further: str = _NOT_USED) -> None:
         """Leave out the top-level key that a remark is about, or refuse the file if the key

@@ -297,7 +297,7 @@ def _unsafe(about: os.stat_result, path: Path) -> str | None:
     return None
 
 
-# -- what a project file names ---------------------------------------------------------------------
+# -- files that a project file names ---------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -711,7 +711,7 @@ def _digest(path: Path, most: int) -> tuple[str, int] | None:
         return None
 
 
-# -- what was trusted ------------------------------------------------------------------------------
+# -- the record of trusted files -------------------------------------------------------------------
 
 
 _MOST_EARLIER: Final = 10

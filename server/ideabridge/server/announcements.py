@@ -110,7 +110,7 @@ class Announcements:
         self._lost: set[str] = set()
         offerings.arrived = self._arrived
 
-    # -- who listens -------------------------------------------------------------------------------
+    # -- subscriptions -----------------------------------------------------------------------------
 
     async def connected(self, context: Context, _params: types.NotificationParams | None) -> None:
         """Register a client of the handshake era that is ready (`notifications/initialized`)."""
@@ -224,7 +224,7 @@ class Announcements:
         publication = self._bridge.store.publications.look_up(name, caller=caller)
         return 0 if publication is None else publication.version
 
-    # -- what changed ------------------------------------------------------------------------------
+    # -- announcing changes ------------------------------------------------------------------------
 
     def poke(self) -> None:
         """Look for changes now instead of waiting for the next poll."""

@@ -115,7 +115,7 @@ class Entry:
     def give(self, tool: Tool | str, value: JSON) -> None:
         """Record the value that the call returned, and the tool as it was called."""
         if isinstance(tool, Tool) and isinstance(self.tool, Tool) and tool.name != self.tool.name:
-            # Name the tool as a plan does, because a session must do so as well.
+            # Use the name that plans use for the tool, because a session can become a plan.
             tool = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
         self.tool = tool
         self.value = value

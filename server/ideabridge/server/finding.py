@@ -25,7 +25,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import counted, did_you_mean
 from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
-# -- finding ---------------------------------------------------------------------------------------
+# -- searching tools and ideas ---------------------------------------------------------------------
 
 LIST_SECONDS: Final = 8.0
 """Time, in seconds after the start, for which lists and searches wait for modules whose tools are

@@ -395,7 +395,7 @@ class Offerings:
         """Return whether a module's resources, including the one with this URI, are passed on."""
         return module in self._names and self._views.serves(module, uri)
 
-    # -- one of them -------------------------------------------------------------------------------
+    # -- single resources and prompts --------------------------------------------------------------
 
     async def read(
         self, context: Context, params: types.ReadResourceRequestParams

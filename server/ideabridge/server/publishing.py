@@ -273,7 +273,7 @@ class Publishing:
             result, f"{text}\ninput: {encode_text(shorten_literal(result['input_schema']))}"
         )
 
-    # -- version 1 ---------------------------------------------------------------------------------
+    # -- publishing and its report -----------------------------------------------------------------
 
     async def _publish(
         self,
@@ -602,7 +602,7 @@ class Publishing:
             "structuredContent": {**published["structuredContent"], "note": note},
         }
 
-    # -- who decides -------------------------------------------------------------------------------
+    # -- deciders ----------------------------------------------------------------------------------
 
     async def _called_run(self, ref: str, calls: list[int] | None, request: ToolRequest) -> str:
         """Return the id of the run to publish.

@@ -690,7 +690,7 @@ class Running:
         record = self.bridge.store.runs.get(run_id)
         return record is not None and record.status == QUEUED
 
-    # -- saving ------------------------------------------------------------------------------------
+    # -- publishing runs that end later ------------------------------------------------------------
 
     def save_when_done(self, run: Run, name: str) -> None:
         """Publish the run under `name` once it is done. The name is stored, so the run is published
@@ -773,8 +773,7 @@ class Running:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _AGAIN_MOST_S)
         except Exception:
-            # Log this, because it is a defect of ideabridge. The next request for the run tries
-            # again.
+            # This is a defect of ideabridge, so log it. The next request for the run tries again.
             logger.exception("run %s could not be published", run)
         finally:
             tried.set()

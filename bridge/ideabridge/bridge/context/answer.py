@@ -187,7 +187,7 @@ class AnswerReader:
         self._extra.pop("program", None)
         return program, None
 
-    # -- one token ---------------------------------------------------------------------------------
+    # -- reading one token -------------------------------------------------------------------------
 
     def _step(self, text: str, position: int) -> int:
         if self._state is _State.INSIDE:

@@ -127,7 +127,7 @@ def _read_earlier(raw: JSON, where: str) -> Explanation:
         raise ExplanationError(f"{where}: {error}") from None
 
 
-# -- its value when a journal is folded ------------------------------------------------------------
+# -- values in stored journals ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -387,7 +387,7 @@ def _written(moment: datetime, form: str) -> str:
     )
 
 
-# -- as Python -------------------------------------------------------------------------------------
+# -- explanations as Python ------------------------------------------------------------------------
 
 Name: TypeAlias = "Callable[[str], str]"
 """A function that takes a reference and returns the name that the expression uses for its document

@@ -338,7 +338,7 @@ class _Log:
         self._states[id(call)] = _State(listed)
         return True
 
-    # -- what the model saw ------------------------------------------------------------------------
+    # -- output that the model saw -----------------------------------------------------------------
 
     def _take_item(self, line: LogLine, time: float | None, payload: _Payload) -> None:
         kind = payload.type

@@ -102,7 +102,7 @@ class PlanDraft:
     asks_mind: list[int] = field(default_factory=list[int])
     strict: bool = False
 
-    # -- what the plan reads -----------------------------------------------------------------------
+    # -- input of the plan -------------------------------------------------------------------------
 
     @cached_property
     def seen(self) -> JSONObject:
@@ -720,7 +720,7 @@ class _Making:
         literal = self._lifted.literal_of(reference)
         return literal is None or literal[0].path in self._names
 
-    # -- what a person takes -----------------------------------------------------------------------
+    # -- values that a person chooses --------------------------------------------------------------
 
     def _take(self, choices: Choices) -> None:
         decided = {f"calls.{place}" for place in self._lifted.decisions}

@@ -300,7 +300,7 @@ class _Explaining:
 
         return selects_by_data(self._aligned, source, step)
 
-    # -- several runs ------------------------------------------------------------------------------
+    # -- comparing several runs --------------------------------------------------------------------
 
     def _agreeing(self, leaf: Leaf, first: Explanation) -> int:
         """Return how many of the runs have a value for a leaf.

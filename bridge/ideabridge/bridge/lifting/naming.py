@@ -176,7 +176,7 @@ def _counted(base: str, before: int) -> str:
     return base[: LONGEST_PARAMETER - len(tail)] + tail
 
 
-# -- what tells them apart -------------------------------------------------------------------------
+# -- distinguishing parameters of the same name ----------------------------------------------------
 
 
 def own_name(keys: Path) -> str:

@@ -60,7 +60,7 @@ def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
     if is_in_order:
         return list(calls)
 
-    # Where the data allows it, each call comes after the call that was before it.
+    # Keep the order of the run wherever the data flow allows it.
     original_order = {after: [before] for before, after in pairwise(by_index)}
     in_order = chain.from_iterable(emission(data, original_order))
     return [by_index[index] for index in in_order]

@@ -230,7 +230,7 @@ def _contradicts(run: AlignedRun, read: Read, literal: Explained) -> bool:
     return not all(explanation.gives(recorded, read) for explanation in literal.by)
 
 
-# -- for people and models -------------------------------------------------------------------------
+# -- the report as text ----------------------------------------------------------------------------
 
 
 Line: TypeAlias = tuple[str, str | None]

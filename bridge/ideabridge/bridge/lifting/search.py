@@ -418,7 +418,7 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
             yield start, ends
 
 
-# -- names -----------------------------------------------------------------------------------------
+# -- comparing names -------------------------------------------------------------------------------
 
 
 def likeness_of(name: str, path: Path) -> int:

@@ -227,8 +227,8 @@ class Catalogue:
         candidates = list(self._by_name)
         alike_keys = {tool.key for tool in alike}
         if len(alike_keys) == 1:
-            # If the only tool that looks alike is not offered under its own name, another (missing)
-            # tool has that name. Then the other name of the tool would mislead.
+            # The only tool that looks like `name` may be offered under another name, because a tool
+            # that is missing now has its own name. Do not suggest that other name.
             misleading = {tool.name for tool in alike if tool.name != _own_name(tool)}
             candidates = [other for other in candidates if other not in misleading]
 

@@ -286,7 +286,7 @@ class _Flowchart:
         self._missing = frozenset(missing)
         # Maps the reference of each value that exists from the start to its node.
         self._values: dict[str, str] = {}
-        # The lines of the arrows, in order and each once.
+        # The lines of the arrows, in order and without duplicates.
         self._arrows: dict[str, None] = {}
 
     def lines(self) -> Iterator[str]:

@@ -68,7 +68,7 @@ def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
     return tuple((member.name, member.default is None) for member in journaled)
 
 
-# -- who decided -----------------------------------------------------------------------------------
+# -- deciders --------------------------------------------------------------------------------------
 
 DeciderKind: TypeAlias = Literal["person", "assistant", "approver", "nobody"]
 """Who decided. `person`: a person who saw the question and answered it. `assistant`: a client's

@@ -225,11 +225,11 @@ class Tick:
         self._grants = grants
         self.judge = Judge(self._visible, self.progress)
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
-        # The calls that have a reason to ask in common with other calls, in listed order.
+        # The calls that ask for the same reason as other calls, in listed order.
         self._sharing: list[int] = []
-        # The first maps each call to the other calls that its question names. The second holds the
-        # calls that were named in an approved question.
+        # For each call, the other calls that its question names.
         self._named_in_common: dict[int, list[int]] = {}
+        # The calls that an approved question named.
         self._approved_in_common: set[int] = set()
         self._waiting: dict[int | None, list[int]] = {}
         self._consider: deque[int] = deque()
@@ -585,7 +585,7 @@ class Tick:
             self._grants.count(progress.granted, progress, -1)
             progress.granted = None
 
-    # -- places ------------------------------------------------------------------------------------
+    # -- places for running calls ------------------------------------------------------------------
 
     def _take_place(self) -> None:
         """Count one more execution that occupies a slot."""
@@ -693,7 +693,7 @@ class Tick:
 
         return errors
 
-    # -- moving on ---------------------------------------------------------------------------------
+    # -- starting calls ----------------------------------------------------------------------------
 
     def _list(self, call: Call) -> None:
         self.progress[call.index] = Progress(call)
@@ -915,7 +915,7 @@ class Tick:
             place = number if progress.call.has_each else None
             self.due["execute", index, place] = Execute.of(progress, place)
 
-    # -- settling ----------------------------------------------------------------------------------
+    # -- ending calls ------------------------------------------------------------------------------
 
     def _complete(self, progress: Progress, chosen: str | None) -> None:
         """Settle a call whose executions have all ended. `chosen` is as in `CallFinished`."""

@@ -673,7 +673,7 @@ class Authorization(httpx2.Auth):
         headers = {"WWW-Authenticate": f"Bearer {', '.join(parts)}"}
         return httpx2.Response(challenge.status_code, headers=headers, request=challenge.request)
 
-    # -- the person --------------------------------------------------------------------------------
+    # -- asking a person to sign in ----------------------------------------------------------------
 
     async def _open(self, url: str) -> None:
         assert self._person is not None
@@ -749,7 +749,7 @@ class Authorization(httpx2.Auth):
         text = f"server {self._module!r} cannot be signed in to: {shown_reason}"
         return ModuleSignInError(self._module, text, lasting=not isinstance(error, TemporaryError))
 
-    # -- what is kept ------------------------------------------------------------------------------
+    # -- storing sign-ins --------------------------------------------------------------------------
 
     async def _load(self, *, again: bool = False) -> None:
         """Read this module's sign-in from its file, unless it has already been read. If `again` is

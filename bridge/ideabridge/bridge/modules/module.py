@@ -1284,7 +1284,7 @@ class Module:
             raise ModuleConfigurationError(self.name, f"{tool.label}: {error}") from None
         return {**arguments, **filled}
 
-    # -- what it offers besides tools --------------------------------------------------------------
+    # -- resources, templates and prompts ----------------------------------------------------------
 
     async def offered(self, kind: Kind) -> list[JSONObject]:
         """Return the resources, templates or prompts, as protocol JSON.

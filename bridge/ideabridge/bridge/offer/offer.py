@@ -217,7 +217,7 @@ class Offer:
         """
         return self._toolbox.tools.get(name) or Tool(name)
 
-    # -- what is here ------------------------------------------------------------------------------
+    # -- catalogues --------------------------------------------------------------------------------
 
     @property
     def known(self) -> list[Tool]:
@@ -417,7 +417,7 @@ class Offer:
             raise UnknownToolError(profile.refusal("tool", code.name))
         return dataclasses.replace(tool, annotations=code.annotations, passes_to=code)
 
-    # -- waits -------------------------------------------------------------------------------------
+    # -- waiting for modules -----------------------------------------------------------------------
 
     async def settle(self) -> Catalogue:
         """Wait up to `SETTLE_SECONDS` until every module is up or has failed, and return the

@@ -386,7 +386,7 @@ def _without_helpers(tools: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(tool for tool in tools if tool not in _HELPERS)
 
 
-# -- the tool that they would make -----------------------------------------------------------------
+# -- drafts of suggested tools ---------------------------------------------------------------------
 
 
 class _Runs:

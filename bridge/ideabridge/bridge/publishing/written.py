@@ -556,7 +556,7 @@ def _as_stored(solution: Solution) -> JSONObject:
     return {"calls": solution.calls, "output": solution.output}
 
 
-# -- what it becomes -------------------------------------------------------------------------------
+# -- the kind of tool ------------------------------------------------------------------------------
 
 
 def _requested_answer(document: JSONObject) -> str:

@@ -72,7 +72,7 @@ def is_set_aside(record: RunRecord) -> bool:
     return record.status == "interrupted" and record.summary.handover.set_aside
 
 
-# -- what someone wants ---------------------------------------------------------------------------
+# -- requests about a run --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ GO_ON: Final = ToGoOn()
 """The usual purpose."""
 
 
-# -- what is found ---------------------------------------------------------------------------------
+# -- facts about a run -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class Facts:
         return isinstance(self.purpose, ToTryAgain) and is_set_aside(self.root)
 
 
-# -- what becomes of it ----------------------------------------------------------------------------
+# -- the next step of a run ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,7 +219,7 @@ class DirectSessions:
         """
         await self._write(lambda: None)
 
-    # -- finding -----------------------------------------------------------------------------------
+    # -- finding sessions --------------------------------------------------------------------------
 
     def latest(self, caller: str, limit: int = LISTED_SESSIONS) -> list[SessionInfo]:
         """Return a caller's latest sessions, newest first."""

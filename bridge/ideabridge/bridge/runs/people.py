@@ -582,7 +582,7 @@ class People:
         self._asked: dict[str, float] = {}
         self._scopes: dict[str, list[anyio.CancelScope]] = {}
 
-    # -- what happens in the run -------------------------------------------------------------------
+    # -- asking people -----------------------------------------------------------------------------
 
     def watch(self, event: Event) -> None:
         """Handle an event of the run: record a new question, and forget a settled one."""
@@ -639,7 +639,7 @@ class People:
                 with contextlib.suppress(*PASSING):
                     self._hand_in(question, self._refusal(question))
 
-    # -- what is pending ---------------------------------------------------------------------------
+    # -- pending questions -------------------------------------------------------------------------
 
     def requests(self) -> list[ApprovalRequest]:
         """Return the questions that are waiting for a person. Questions that the approver is

@@ -167,7 +167,7 @@ class Registry:
         # Locks for reading journals in threads, keyed by the id of the outermost run.
         self._reading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
-    # -- finding -----------------------------------------------------------------------------------
+    # -- finding runs ------------------------------------------------------------------------------
 
     def get(self, run_id: str, caller: str, purpose: Purpose = GO_ON) -> Run:
         """Return a run of this caller. Raise `UnknownRunError` if the caller has no such run."""
@@ -381,7 +381,7 @@ class Registry:
         is_held = driver is not None and (driver.epoch == lease.epoch or bool(driver.unwritten))
         return math.inf if is_held else 0.0
 
-    # -- what is in memory -------------------------------------------------------------------------
+    # -- runs in memory ----------------------------------------------------------------------------
 
     def in_memory(self, run_id: str) -> Run | None:
         """Return a run if it is in memory, even if its state is out of date."""
@@ -612,7 +612,7 @@ class Registry:
 
         return run
 
-    # -- what becomes of a run ---------------------------------------------------------------------
+    # -- the next step of a run --------------------------------------------------------------------
 
     def hand_off(self, run: Run, record: RunRecord, purpose: Purpose) -> Run:
         """Perform the outcome that `decide_next` chooses for a run.

@@ -351,7 +351,7 @@ class Ways:
                 f"{publication.name} cannot be called here: it {lack}.{unused_file}"
             )
 
-    # -- which tools are meant ---------------------------------------------------------------------
+    # -- finding the tools of a publication --------------------------------------------------------
 
     async def pinned(self, publication: Publication, caller: str) -> Publication:
         """Return the publication with pins for the tools that its calls use.

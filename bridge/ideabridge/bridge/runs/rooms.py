@@ -211,7 +211,7 @@ class Rooms:
             return above
         return choose(AUTO, self._services.mind, samples=run.turns.mind == SAMPLING)
 
-    # -- events and ends ---------------------------------------------------------------------------
+    # -- following and ending rooms ----------------------------------------------------------------
 
     def watch(self, run: Run, event: Event) -> None:
         """Receive an event of a run or room. If another process drives the run, only call the

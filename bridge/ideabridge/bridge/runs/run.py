@@ -432,7 +432,7 @@ class Run:
             if room_watcher is not None:
                 self.room_watchers.remove(room_watcher)
 
-    # -- what applications wait for ----------------------------------------------------------------
+    # -- waiting for events and results ------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Iterate over every event of the run, from the first one; see `events`."""
@@ -1013,7 +1013,7 @@ class Run:
             status, None if reason is None else str(normalise(reason, what="the reason"))
         )
 
-    # -- what callers see --------------------------------------------------------------------------
+    # -- answers to callers ------------------------------------------------------------------------
 
     def answer(self, *, whole: bool = False, blocks: Blocks | None = None) -> dict[str, Any]:
         """Return the answer of `run_plan`, `solve`, `submit_solution` and `check_run`.

@@ -298,7 +298,7 @@ class Runner:
         """
         return self._batch is not None and self.lost is None
 
-    # -- events in ---------------------------------------------------------------------------------
+    # -- receiving events --------------------------------------------------------------------------
 
     def post(self, *events: Event) -> None:
         """Apply events, journal them, and perform the effects that follow.
@@ -481,7 +481,7 @@ class Runner:
         self._take(rest)
         self.perform()
 
-    # -- effects out -------------------------------------------------------------------------------
+    # -- performing effects ------------------------------------------------------------------------
 
     def perform(self) -> None:
         """Journal the events that were applied, and perform every effect that is due.
@@ -818,7 +818,7 @@ class Runner:
         self.program.stop()
         self.end("failed", str(error))
 
-    # -- ends --------------------------------------------------------------------------------------
+    # -- ending the run ----------------------------------------------------------------------------
 
     def end_at_limit(self, reason: str) -> None:
         """End the run at a limit that the machine does not track, such as wall time, and keep

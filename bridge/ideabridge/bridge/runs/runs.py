@@ -310,7 +310,7 @@ class Runs:
 
         return listed
 
-    # -- while runs are open -----------------------------------------------------------------------
+    # -- upkeep of open runs -----------------------------------------------------------------------
 
     async def heartbeat(self) -> None:
         """Renew the leases, end runs whose wall time is up, and index saved ideas, until this task
@@ -392,7 +392,7 @@ class Runs:
 
         run.runner.follow([changed])
 
-    # -- what runs ask and tell --------------------------------------------------------------------
+    # -- services for runs -------------------------------------------------------------------------
 
     def journal_alone(self, run: Run, event: Event) -> None:
         """Journal a decision on a run that cannot continue in this process, without performing any

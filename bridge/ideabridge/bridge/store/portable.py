@@ -75,7 +75,7 @@ def remake(document: JSON, handlers: Handlers | None = None) -> Request:
     return request_of(read.idea, handlers)
 
 
-# -- portable --------------------------------------------------------------------------------------
+# -- exported documents ----------------------------------------------------------------------------
 
 FORMAT: Final = 2
 """The value of the member `ideabridge` of a document."""

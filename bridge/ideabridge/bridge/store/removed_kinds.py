@@ -224,9 +224,9 @@ class _Conversion:
 
         # Sort the calls in the order in which they run. Calls at the same place keep their order.
         in_order = sorted(computing_by_key, key=lambda key: key[0])
-        # Maps the old place and form of each explanation to its call.
+        # The call for each explanation, keyed by the explanation's old place and form.
         self._computing = {key: computing_by_key[key] for key in in_order}
-        # Maps it to the place of its call, behind the new calls that come before.
+        # The new place of this call, with the same keys. Each new call before it adds one.
         self._results: dict[tuple[int, str], int] = {}
         for number, (before, form) in enumerate(in_order):
             self._results[before, form] = before + number
@@ -391,7 +391,7 @@ class _Conversion:
             if isinstance(place, int):
                 places.add(self._new_place(place))
 
-        # Tests are left out, so the calls that depended on them might be decisions.
+        # The converted plan has no tests, so the calls that depended on a test might be decisions.
         for literal in _literals(self._plan):
             if _is_test(literal):
                 places.add(self._new_place(self._before(literal)))

@@ -429,7 +429,7 @@ class Copies:
 
         if text in self._whole:
             return True
-        # A literal can also contain a result somewhere among other words.
+        # A literal can also contain a result in the middle of other text.
         return any(copied in text and copied not in self._public for copied in self._texts)
 
 

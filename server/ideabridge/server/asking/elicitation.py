@@ -162,7 +162,7 @@ class Deciding:
 
         return True
 
-    # -- who decides -------------------------------------------------------------------------------
+    # -- deciders ----------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def holding(self, run: Run, request: ToolRequest) -> AsyncGenerator[None]:
@@ -566,7 +566,7 @@ def answer_once(
     return result, time.time() - last.at
 
 
-# -- in rounds -------------------------------------------------------------------------------------
+# -- forms that a client answers with its next request ---------------------------------------------
 
 
 async def note_answers(

@@ -593,7 +593,7 @@ class Sampler:
             run.runner.request, run.turns.rejected, self._settings, tools=request.samples_with_tools
         )
 
-    # -- in rounds ---------------------------------------------------------------------------------
+    # -- questions that a client answers with its next request -------------------------------------
 
     async def questions(
         self, due: list[Run], request: ToolRequest

@@ -222,7 +222,7 @@ def _piped_value() -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-# -- whose secrets, and which servers use them -----------------------------------------------------
+# -- owners and users of secrets -------------------------------------------------------------------
 
 
 def _owner(options: Options) -> SecretOwner:
@@ -296,7 +296,7 @@ def _check_named(owner: SecretOwner, name: str, uses: list[_Use]) -> None:
         )
 
 
-# -- what is shown ---------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------
 
 
 def _say_uses(uses: Iterable[_Use]) -> None:

@@ -596,7 +596,7 @@ class _Translator:
             case _:
                 auth[own_member] = self._variables.text(self._text(place, item))
 
-    # -- the whole entry ---------------------------------------------------------------------------
+    # -- completing the entry ----------------------------------------------------------------------
 
     def _read_type(self, raw: JSONObject) -> None:
         """Read the transport. A transport that is unknown, or that does not fit the other keys, is

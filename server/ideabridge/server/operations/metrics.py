@@ -216,7 +216,7 @@ class Metrics:
         """Return all metrics in the text format that Prometheus reads."""
         return generate_latest(self._registry)
 
-    # -- what is counted ---------------------------------------------------------------------------
+    # -- values of the metrics ---------------------------------------------------------------------
 
     def observe(self, served: ServedRequest) -> None:
         """Count a request."""

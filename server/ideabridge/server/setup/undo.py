@@ -167,7 +167,7 @@ def _remove_backup(file: EditedFile) -> None:
         file.backup.unlink(missing_ok=True)
 
 
-# -- the rest --------------------------------------------------------------------------------------
+# -- secrets, trust, services and rules ------------------------------------------------------------
 
 
 def _undo_secret(step: SecretStep) -> UndoneStep:

@@ -75,7 +75,7 @@ streams. A browser has six connections. The limit is low because some pages take
 """
 
 
-# -- names -----------------------------------------------------------------------------------------
+# -- names of this server --------------------------------------------------------------------------
 
 
 class HostNames:

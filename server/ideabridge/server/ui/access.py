@@ -348,7 +348,7 @@ class Access:
         # used for longest.
         self._sessions: OrderedDict[str, Visitor] = OrderedDict()
 
-    # -- who it is ---------------------------------------------------------------------------------
+    # -- identifying visitors ----------------------------------------------------------------------
 
     @property
     def needs_token(self) -> bool:

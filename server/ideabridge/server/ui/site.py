@@ -163,7 +163,7 @@ class Site:
             middleware=[Middleware(_Noted, revision=self.revision)],
         )
 
-    # -- what pages use ----------------------------------------------------------------------------
+    # -- services for pages ------------------------------------------------------------------------
 
     def page(self, request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
         """Return a page made from a template, with the frame that all pages have."""
@@ -291,7 +291,7 @@ class Site:
         """Redirect the visitor to the page that contains the form."""
         return RedirectResponse(self._from(request), 303)
 
-    # -- pages of its own --------------------------------------------------------------------------
+    # -- the site's own pages ----------------------------------------------------------------------
 
     async def _home(self, _request: Request) -> Response:
         return RedirectResponse(f"{self.prefix}/home", 303)

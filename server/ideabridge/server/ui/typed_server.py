@@ -288,7 +288,7 @@ def _expect_no_variables(entry: JSONObject, visitor: Visitor) -> None:
         )
 
 
-# -- a server that is there ------------------------------------------------------------------------
+# -- an existing server ----------------------------------------------------------------------------
 
 
 def expect_may_edit(entry: JSONObject, visitor: Visitor) -> None:
@@ -597,7 +597,7 @@ def _unmasked_line(kind: _LineKind, line: str, known: Mapping[str, str]) -> str:
     return f"{pair[0]}{kind.separator}{known.get(pair[0], MASK)}"
 
 
-# -- which values are secrets ----------------------------------------------------------------------
+# -- recognising secrets ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
