@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 
 import httpx
@@ -78,6 +78,11 @@ def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
     expect(latest.first).to_have_attribute("href", f"/ui/runs/{done}")
     expect(latest.nth(1)).to_have_text("All runs")
 
+    # Only the first button is filled.
+    expect(page.locator("#waits .button.good")).to_have_count(1)
+    expect(page.locator("#waits")).to_have_class("card asking")
+    expect(page.locator("#running")).to_have_class("home-part")
+
     # The whole row leads to the decision.
     page.locator("#waits li").first.click()
     expect(page.locator(f"article[id^='q-{asking}']")).to_be_in_viewport()
@@ -112,7 +117,9 @@ def test_home_names_the_assistants_that_called(page: Page, site: str) -> None:
     cursor.close()
     page.goto(f"{site}home")
     card = page.locator("#callers")
-    expect(card.get_by_role("listitem")).to_contain_text("Cursor")
+    expect(card.get_by_role("listitem")).to_have_text(
+        re.compile(r"Cursor\s+called .*used list_orders", re.DOTALL)
+    )
     expect(card.get_by_role("link", name="Connect an assistant")).to_be_visible()
     card.get_by_role("link", name="Cursor").click()
     expect(page.locator("#runs tbody tr")).to_have_count(1)
@@ -274,6 +281,18 @@ def test_a_day_in_the_chart_has_its_failed_runs_below_the_others() -> None:
     assert (chart.counted, chart.failed) == ("3 runs", 1)
     assert [(bar.good, bar.failed) for bar in chart.bars] == [(24, 24), (24, 0), (0, 0)]
     assert chart.bars[0].title == "Monday, 1 June: 2 runs, 1 failed"
+    assert [(bar.day, bar.count) for bar in chart.bars] == [
+        ("Mon", "2"),
+        ("Tue", "1"),
+        ("Wed", "0"),
+    ]
+
+
+def test_large_numbers_fit_below_their_bars() -> None:
+    monday = date(2026, 6, 1)
+    numbers = (9_999, 12_345, 2_500_000)
+    days = [DayOfUse(monday + timedelta(days=n), runs=count) for n, count in enumerate(numbers)]
+    assert [bar.count for bar in charts_of(days)[0].bars] == ["9,999", "12k", "2.5M"]
 
 
 def test_readers_without_a_session_do_not_see_files_of_this_machine(tmp_path: Path) -> None:
@@ -320,6 +339,8 @@ def test_home_follows_the_store(page: Page, site: str) -> None:
         ask(http, ORDERS)
         page.goto(f"{site}home")
         expect(page.locator("#waits")).to_contain_text("Nothing needs approval")
+        # What matters most has a card of its own.
+        expect(page.locator("#running")).to_have_class("card")
         ask(http, ORDERS, REFUND)
 
     expect(page.locator("#waits")).to_contain_text("Review")

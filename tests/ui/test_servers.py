@@ -91,6 +91,30 @@ def test_a_reason_is_short_in_lists_and_whole_on_the_page_of_its_server(
     expect(page.get_by_label("Command", exact=True)).to_have_value("/nowhere/server")
 
 
+def test_home_names_failing_servers_first_and_the_others_in_a_line(page: Page, site: str) -> None:
+    with client(site) as http:
+        ask(http, {"_tool": "list_orders"})
+    page.goto(f"{site}home")
+    servers = page.locator("#servers")
+    expect(servers.get_by_role("listitem")).to_contain_text("broken")
+    expect(servers).to_contain_text("1 other is up")
+    expect(servers.locator(".home-names")).to_have_text(["own", "later"])
+    servers.get_by_role("link", name="Open broken").click()
+    expect(page.get_by_role("heading", name="broken", exact=True)).to_be_visible()
+
+
+def test_home_says_in_a_line_that_all_servers_are_up(page: Page, tmp_path: Path) -> None:
+    configured(tmp_path, {"first": OWN, "second": OWN})
+    with served(tmp_path) as url, client(url) as http:
+        ask(http, {"_tool": "list_orders"})
+        page.goto(link_to(url))
+        page.goto(f"{url}home")
+        servers = page.locator("#servers")
+        expect(servers).to_contain_text("2 servers, all up")
+        expect(servers.get_by_role("listitem")).to_have_count(0)
+        expect(servers.locator(".home-names")).to_have_text("first, second")
+
+
 def test_a_server_that_is_off_is_turned_on_where_its_tools_would_be(page: Page, site: str) -> None:
     page.goto(f"{site}modules/later")
     empty = page.locator("#tools")

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.daily_use import DayOfUse
 from ideabridge.server.ui.access import Visitor, visitor_of
 from ideabridge.server.ui.approvals import Card
@@ -24,6 +25,8 @@ from ideabridge.server.ui.playground import EXAMPLE_PLAN
 from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.runs import PAGE as PAGE_OF_RUNS
 from ideabridge.server.ui.server_forms import has_servers_to_import
+from ideabridge.server.ui.showing import light
+from ideabridge.server.ui.sign_ins import servers_to_sign_in_to
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.suggested import SuggestedTool
 from ideabridge.server.views.records import ListedStatus, listed_runs
@@ -65,12 +68,16 @@ class DayBar:
             did not fail.
         failed: the height of the bar's lower part, which stands for the runs or calls that failed.
         title: the day and the numbers that the bar shows.
+        day: the first letters of the name of the day.
+        count: the number of runs, calls or tokens, in few digits.
     """
 
     left: int
     good: float
     failed: float
     title: str
+    day: str
+    count: str
     width: int = _BAR_WIDTH
 
 
@@ -89,6 +96,40 @@ class Chart:
     bars: tuple[DayBar, ...]
     width: int = _DAYS * (_BAR_WIDTH + _BAR_GAP)
     height: int = _CHART_HEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class HomeServers:
+    """The servers on Home.
+
+    Attributes:
+        failing: the servers that need a person.
+        well: the servers that are up, or start when they are needed.
+        off: the servers that are turned off.
+    """
+
+    failing: list[ModuleStatus]
+    well: list[ModuleStatus]
+    off: list[ModuleStatus]
+
+    @classmethod
+    def of(cls, servers: Sequence[ModuleStatus]) -> HomeServers:
+        """Return some servers, by what a person has to know about them."""
+        failing = [one for one in servers if light(one) in ("failing", "needs sign-in")]
+        off = [one for one in servers if light(one) == "off"]
+        well = [one for one in servers if one not in failing and one not in off]
+        return cls(failing, well, off)
+
+    @property
+    def are_well(self) -> str:
+        """A few words about the servers that are well."""
+        word = "up" if all(light(one) == "up" for one in self.well) else "fine"
+        if self.failing or self.off:
+            be = "is" if len(self.well) == 1 else "are"
+            return f"{counted(len(self.well), 'other')} {be} {word}"
+        if len(self.well) == 1:
+            return f"1 server, {word}"
+        return f"{counted(len(self.well), 'server')}, all {word}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +203,9 @@ class HomePage:
             rows=await compute_in_thread(self._rows.of, running or latest, newest),
             servers=servers[:_SHOWN_SERVERS],
             more_servers=len(servers) - _SHOWN_SERVERS,
+            by_state=HomeServers.of(servers),
+            most_servers=_SHOWN_SERVERS,
+            to_sign_in_to=servers_to_sign_in_to(self._bridge, visitor),
             charts=charts_of(days),
             tools=tools,
         )
@@ -245,6 +289,15 @@ def charts_of(days: list[DayOfUse]) -> list[Chart]:
     return charts
 
 
+def _few_digits(number: int) -> str:
+    """Return a number that fits below the bar of a chart."""
+    if number < 10_000:
+        return f"{number:,}"
+    if number < 1_000_000:
+        return f"{number // 1000:,}k"
+    return f"{number / 1_000_000:,.1f}M"
+
+
 def _chart(
     noun: str, of_what: str, days: list[DayOfUse], counts: list[int], failures: list[int]
 ) -> Chart:
@@ -260,6 +313,8 @@ def _chart(
                 good=round((count - failed) * scale, 1),
                 failed=round(failed * scale, 1),
                 title=title,
+                day=f"{day.day:%a}",
+                count=_few_digits(count),
             )
         )
 
