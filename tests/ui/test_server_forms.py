@@ -346,7 +346,7 @@ def test_each_known_server_fills_the_form_with_an_entry_that_can_be_used(
         assert known.offers in chosen
         shown = http.get(f"/ui/servers/add?start={known.name}").text
         assert f"Published by {known.publisher}." in shown
-        fields = dict(known.form().fields)
+        fields = dict(known.form(()).fields)
         start = fields.get("command", fields.get("address", ""))
         assert start in shown
         if not known.folder:
@@ -359,9 +359,19 @@ def test_each_known_server_fills_the_form_with_an_entry_that_can_be_used(
         assert file.read_text(encoding="utf-8") == COMMENTED
 
 
+def test_a_known_server_that_is_here_gets_another_name(site: str, file: Path) -> None:
+    file.write_text('{"mcpServers": {"time": {"command": "x"}}}', encoding="utf-8")
+    with client(site) as http:
+        wait_until(lambda: "modules/time" in http.get("/ui/modules").text)
+        assert http.get("/ui/servers/add").text.count("already added") == 1
+        form = http.get("/ui/servers/add?start=time").text
+        assert 'name="name" value="time2"' in form
+        assert "You already have a server" in form
+
+
 @pytest.mark.parametrize("known", KNOWN_SERVERS, ids=lambda known: known.name)
 def test_the_entry_of_each_known_server_is_valid(known: KnownServer, tmp_path: Path) -> None:
-    form = known.form()
+    form = known.form(())
     entry: dict[str, Any] = {"url": form.get("address")}
     if known.command:
         entry = {"command": known.command[0], "args": [*known.command[1:], str(tmp_path)]}

@@ -8,6 +8,7 @@ seen the whole command or address.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -54,12 +55,20 @@ class KnownServer:
         missing = missing_program(entry)
         return "" if missing is None else _PACKAGES[missing]
 
-    def form(self) -> FormFields:
-        """Return the form for a new server, filled in."""
+    def form(self, taken: Container[str]) -> FormFields:
+        """Return the form for a new server, filled in. If other servers have taken its name, the
+        form suggests the name with a number at its end.
+        """
         start = ("command", " ".join(self.command))
         if self.address:
             start = ("address", self.address)
-        return FormFields([("start", self.name), ("name", self.name), ("kind", start[0]), start])
+
+        name = self.name
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{self.name}{number}"
+        return FormFields([("start", self.name), ("name", name), ("kind", start[0]), start])
 
 
 KNOWN_SERVERS: Final = (

@@ -328,7 +328,8 @@ class ServerForms:
         known = known_server(request.query_params.get("start", ""))
         if known is None or (known.command and not visitor.is_owner):
             return self._add_form(request, FormFields([("kind", "command")]))
-        return self._add_form(request, known.form())
+        taken = {status.name for status in self._bridge.modules.statuses()}
+        return self._add_form(request, known.form(taken))
 
     async def _choice(self, request: Request) -> Response:
         """Show the assistants whose servers can be imported, and the known servers. Only the owner
@@ -344,6 +345,7 @@ class ServerForms:
             importable=importable,
             programs=[known for known in KNOWN_SERVERS if known.command and visitor.is_owner],
             services=[known for known in KNOWN_SERVERS if known.address],
+            visible={status.name for status in self._site.servers(visitor)},
         )
 
     def _importable(self) -> list[tuple[Host, int]]:
@@ -379,6 +381,7 @@ class ServerForms:
             refusal=refusal,
             file=None if file is None else str(file),
             known=known_server(form.get("start")),
+            visible={status.name for status in self._site.servers(visitor_of(request))},
         )
 
     def _keep_refused(self, request: Request, form: FormFields, refusal: FormRefusal | None) -> str:
