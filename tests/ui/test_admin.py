@@ -6,12 +6,15 @@ import json
 import re
 from collections.abc import Generator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from ideabridge.bridge.store.configuration_log import LoggedChange
 from ideabridge.bridge.store.store import Store
+from ideabridge.server.ui.change_sentences import change_sentences
 from ideabridge.server.ui.deciders import write_deciders
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import ArgumentError
@@ -40,7 +43,7 @@ def site(tmp_path: Path, file: Path) -> Generator[str]:
 def test_an_invitation_has_what_a_user_needs(page: Page, site: str) -> None:
     page.goto(f"{site}admin")
     page.get_by_role("link", name="Users and sessions").click()
-    page.get_by_text("Invite a user").click()
+    page.get_by_role("link", name="Invite a user").click()
     page.get_by_label("Name", exact=True).fill("ann")
     page.get_by_role("button", name="Invite").click()
     invitation = page.get_by_label("The text to hand over").inner_text()
@@ -56,6 +59,47 @@ def test_an_invitation_has_what_a_user_needs(page: Page, site: str) -> None:
     page.locator("summary", has_text="More").last.click()
     page.get_by_role("button", name="Disable").click()
     expect(page.get_by_role("status")).to_contain_text("ann: disable")
+
+
+def test_a_button_at_the_top_opens_the_form_for_a_token(page: Page, site: str) -> None:
+    with client(site) as http:
+        send(http, "/ui/admin/users", page="/ui/admin", name="ann", action="add")
+    page.goto(f"{site}admin/users/ann")
+    label = page.get_by_label("For what")
+    expect(label).to_be_hidden()
+    page.get_by_role("link", name="New token").click()
+    label.fill("laptop")
+    page.get_by_role("link", name="Cancel").click()
+    expect(label).to_be_hidden()
+    page.get_by_role("link", name="New token").click()
+    page.get_by_role("button", name="Make a token").click()
+    expect(page.get_by_role("table", name="Tokens")).to_contain_text("laptop")
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentences"),
+    [
+        (
+            ("server mail: added", "server notes: added", "server web: turned off"),
+            ["Servers mail and notes were added", "Server web was turned off"],
+        ),
+        (
+            ("tool file /a/b.py", "tool file /a/c.py: loaded again", "limits: applies from now on"),
+            [
+                "Tool file /a/b.py was added or removed",
+                "Tool file /a/c.py was loaded again",
+                "Setting limits applies from now on",
+            ],
+        ),
+    ],
+)
+def test_a_change_of_the_configuration_is_a_sentence(
+    lines: tuple[str, ...], sentences: list[str]
+) -> None:
+    change = LoggedChange(1.0, "/project", "process 1", "followed", lines)
+    assert change_sentences(change) == sentences
+    # What is not in force is said in the words of its error.
+    assert change_sentences(replace(change, status="withheld")) == [*lines]
 
 
 def test_people_stand_beside_their_names_on_a_phone(page: Page, site: str) -> None:

@@ -50,4 +50,4 @@ async def test_the_page_follows_the_files_of_its_server(
         write_own({"approval": "allow_all", "mcpServers": {"docs": servers["docs"]}})
         await until(lambda: "/ui/modules/mail" not in page(http, "/ui/modules"), 20)
         assert "cannot be used as it is now" not in page(http, "/ui/home")
-        assert "server mail: removed" in page(http, "/ui/admin")
+        assert "Server mail was removed" in page(http, "/ui/admin")

@@ -42,6 +42,7 @@ from ideabridge.server.ui.access import (
     is_encrypted,
     visitor_of,
 )
+from ideabridge.server.ui.change_sentences import change_sentences
 from ideabridge.server.ui.server_forms import file_to_change
 from ideabridge.server.ui.sign_ins import servers_to_sign_in_to
 from ideabridge.server.ui.site import Handler, Site
@@ -144,7 +145,10 @@ class AdminPages:
             layers=configuration.layers,
             away=bridge.modules.away(),
             to_sign_in_to=servers_to_sign_in_to(bridge, visitor),
-            changes=store.configuration_log.newest(_CHANGES),
+            changes=[
+                (change, change_sentences(change))
+                for change in store.configuration_log.newest(_CHANGES)
+            ],
             backups=store.is_file,
         )
 
