@@ -499,7 +499,7 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
             ORDERS | {"customer": customer, "_outputPath": "orders"},
             {"_tool": "find_customer", "id": customer},
         ]
-        ended(http, ask(http, *calls, output="†state.orders"))
+        ended(http, ask(http, *calls, output=["†state.orders", "†results.1"]))
 
     # The number of suggestions comes after the page, because finding them can take seconds.
     page.goto(f"{site}ideas")
@@ -510,17 +510,15 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
     card = page.locator("article.card").first
     expect(card).to_be_visible()
     expect(card.get_by_role("heading")).to_have_text("List orders, then find customer")
-    expect(card).to_contain_text("These 2 steps ran 3 times, and only read.")
-    expect(card.locator(".note")).to_have_text(
-        "Check before you make it: the result of find_customer would not be used or returned."
-    )
+    expect(card).to_contain_text("You get a tool that does these 2 steps in one call, and asks for")
+    expect(card).to_contain_text("They ran 3 times, and only read.")
     # No address contains the secret of the session.
-    review = card.get_by_role("link", name="Review and make a tool").get_attribute("href")
+    review = card.get_by_role("link", name="Review it first").get_attribute("href")
     assert review is not None
     assert "secret" not in review
     name = card.locator("code").inner_text()
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
-    card.get_by_role("button", name="Make it as proposed").click()
+    card.get_by_role("button", name="Make it a tool").click()
     expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
     # Nobody has to write the same value twice.
     expect(page.locator("#call-form").get_by_role("textbox")).to_have_count(1)
@@ -528,3 +526,17 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
     made = page.locator(".made")
     expect(made).to_contain_text(f"mcp__ideabridge__{name}")
     expect(made.locator("blockquote")).to_contain_text("customer c")
+
+
+def test_a_suggestion_with_doubts_is_reviewed_first(http: httpx.Client) -> None:
+    for customer in ("c0", "c1", "c2"):
+        calls = [
+            ORDERS | {"customer": customer, "_outputPath": "orders"},
+            {"_tool": "find_customer", "id": customer},
+        ]
+        ended(http, ask(http, *calls, output="†state.orders"))
+
+    suggested = words_of(http.get("/ui/ideas?show=suggested").text)
+    doubt = "the result of find_customer would not be used or returned."
+    assert f"You decide first: {doubt} Review and make a tool" in suggested
+    assert "Make it a tool" not in suggested
