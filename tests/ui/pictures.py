@@ -68,6 +68,24 @@ solution:
     - {_tool: compute, code: net * 1.19, net: †input.net, _outputPath: gross}
   output: †state.gross
 """
+STEPS: Final = """\
+name: refund_largest
+description: Refund the largest order of a customer
+context:
+  - type: input
+    input: {customer: C-117}
+solution:
+  calls:
+    - {_tool: list_orders, customer: †input.customer, _outputPath: orders}
+    - _tool: compute
+      code: "max(orders, key=lambda order: order['total'])"
+      orders: †state.orders
+      _outputPath: largest
+    - {_tool: refund_order, order: †state.largest.id, amount: 10, note: We are sorry.}
+  output: †results.2
+"""
+"""A tool with a value from everywhere: entered, asked for, and from an earlier step."""
+
 NOTE: Final = "Dear Jonas,\nyour shelf was late.\nWe pay a part of the price back.\n"
 REFUNDED: Final = {"_tool": "refund_order", "order": 4711, "amount": 20.0, "note": NOTE}
 CHANGED: Final = {
@@ -302,6 +320,7 @@ def use(http: httpx.Client) -> dict[str, str]:
     _publish(http, written, "customer_report", "Write a report on the orders of a customer.")
     write_idea(http, WITH_TAX, "with_tax")
     write_idea(http, PROGRAM, "longest_words")
+    write_idea(http, STEPS, "refund_largest")
     whole = key_of(http, asking)
     for customer in ("C-131", "C-104", "C-117"):
         tried = send(
@@ -340,6 +359,9 @@ def use(http: httpx.Client) -> dict[str, str]:
         "tool": "ideas/largest_order",
         "publish": f"ideas/publish?ref={table}",
         "write": "write",
+        "write-text": "write?example=program",
+        "write-example": "write?example=calls",
+        "write-steps": "write?tool=refund_largest",
         **SERVERS_OF_IT,
         "playground": "playground",
         "playground-result": f"playground?{result}",

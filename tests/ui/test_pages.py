@@ -159,6 +159,7 @@ def pages(run_id: str) -> list[str]:
         "playground?kind=program",
         "playground?kind=context",
         "write",
+        "write?example=calls",
         "admin",
         "admin/doctor",
         "runs/run_0000",

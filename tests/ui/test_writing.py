@@ -58,7 +58,7 @@ def test_an_idea_is_saved_after_it_was_shown(http: httpx.Client) -> None:
 
 
 def test_an_idea_that_changed_is_checked_before_it_is_saved(page: Page, site: str) -> None:
-    page.goto(f"{site}write")
+    page.goto(f"{site}write?view=text")
     idea = page.get_by_label("The tool, as YAML or JSON")
     idea.fill(IDEA)
     check = page.get_by_role("button", name="Preview the tool", exact=True)
@@ -78,7 +78,7 @@ def test_each_example_is_a_tool(http: httpx.Client, example: Example) -> None:
     text = html.unescape(
         re.findall(
             r"<textarea name=.text.[^>]*>(.*?)</textarea>",
-            http.get(f"/ui/write?example={example.name}").text,
+            http.get(f"/ui/write?view=text&example={example.name}").text,
             re.S,
         )[0]
     )
@@ -87,7 +87,7 @@ def test_each_example_is_a_tool(http: httpx.Client, example: Example) -> None:
 
 
 def test_an_example_fills_the_editor(page: Page, site: str) -> None:
-    page.goto(f"{site}write")
+    page.goto(f"{site}write?view=text")
     editor = page.get_by_label("The tool, as YAML or JSON")
     page.get_by_role("link", name="Code").click()
     expect(editor).to_have_value(re.compile("program: |"))

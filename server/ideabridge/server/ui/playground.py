@@ -201,12 +201,12 @@ class ToolChoices:
         for tool, page in tools:
             if words.casefold() in f"{tool.name} {tool.module} {tool.description}".casefold():
                 choice = ToolChoice(page, tool.name, about_tool(tool))
-                by_group.setdefault(_group_of(tool), []).append(choice)
+                by_group.setdefault(group_of(tool), []).append(choice)
 
         groups: list[ToolGroup] = []
         room = _MOST_CHOICES
         room_of_open = _MOST_OPEN
-        for name in sorted(by_group, key=_place_of_group):
+        for name in sorted(by_group, key=place_of_group):
             members = sorted(by_group[name], key=attrgetter("name"))
             fits = name != _BUILT_IN and len(members) <= room_of_open
             has_chosen = any(choice.page == chosen for choice in members)
@@ -235,14 +235,14 @@ _MOST_CHOICES: Final = 120
 """Maximum number of tools to choose from on one page."""
 
 
-def _group_of(tool: Tool) -> str:
+def group_of(tool: Tool) -> str:
     """Return the heading of the group in which a tool can be chosen."""
     if tool.module is None:
         return _BUILT_IN if is_built_in(tool) else _OF_FILES
     return _MADE_HERE if tool.module.startswith(IDEA) else tool.module
 
 
-def _place_of_group(name: str) -> tuple[int, str]:
+def place_of_group(name: str) -> tuple[int, str]:
     """Return the place of a group among others: what people made themselves comes first."""
     return _ORDER.get(name, 2), name
 
@@ -401,7 +401,7 @@ class Playground:
         """Return the tools with their parameters, for completion in the editor."""
         tools = self._tools(visitor_of(request).caller)
         names = ProgramNames(tools)
-        in_order = sorted(tools, key=lambda tool: (_place_of_group(_group_of(tool)), tool.name))
+        in_order = sorted(tools, key=lambda tool: (place_of_group(group_of(tool)), tool.name))
         return JSONResponse(
             [_completion(tool, names, page_of(self._bridge, tool)) for tool in in_order]
         )
@@ -426,7 +426,7 @@ def _completion(tool: Tool, names: ProgramNames, page: str) -> JSONObject:
         "name": tool.name,
         "program": "" if place is None else ".".join(place),
         "description": about_tool(tool),
-        "group": _group_of(tool),
+        "group": group_of(tool),
         "is_built_in": is_built_in(tool),
         "page": page,
         "parameters": parameters,

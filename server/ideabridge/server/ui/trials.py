@@ -23,7 +23,7 @@ from ideabridge.server.views.text import message_of
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.threads import compute_in_thread
 
-_AWAITED_SECONDS: Final = 5.0
+AWAITED_SECONDS: Final = 5.0
 """Time, in seconds, for which the page waits for the end of a run that a person has started."""
 
 _MOST_ERRORS: Final = 5
@@ -64,7 +64,7 @@ async def page_after(run: Run, form: FormFields, page: str, version: int | None 
         page: the path of the tool's own page, below the path of all pages.
         version: the version of the tool that the page shows, or None for the current one.
     """
-    status = await run.wait(_AWAITED_SECONDS)
+    status = await run.wait(AWAITED_SECONDS)
     if form.get("from") == "playground":
         return f"/playground?{urlencode({'tool': page, 'run': run.id})}#trial"
     if status == "needs_approval":
@@ -83,9 +83,15 @@ async def trial_of(site: Site, request: Request) -> Trial | None:
         UnknownRunError: no run has this id, or the visitor is not allowed to see it.
     """
     run_id = request.query_params.get("run", "")
-    if not run_id:
-        return None
+    return await trial_of_run(site, request, run_id) if run_id else None
 
+
+async def trial_of_run(site: Site, request: Request, run_id: str) -> Trial:
+    """Return a run for a page.
+
+    Raises:
+        UnknownRunError: no run has this id, or the visitor is not allowed to see it.
+    """
     record = site.record(request, run_id)
     async with site.histories.reading(record.id) as read:
         bars = read.trace.bars

@@ -1,5 +1,5 @@
-"""Writing: a page where people write or paste a tool as a document, review it, and save it as a
-tool.
+"""Writing: a page where people write a tool in a form, or write or paste it as a document, review
+it, and save it.
 """
 
 from __future__ import annotations
@@ -10,18 +10,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.publishing.written import WrittenIdea, read_idea
-from ideabridge.server.ui.access import expect_owner, form_of, visitor_of
-from ideabridge.server.ui.forms import Audience
+from ideabridge.bridge.offer.task_tools import TaskTools
+from ideabridge.bridge.publishing.written import WrittenIdea, read_idea, written_document
+from ideabridge.server.ui.access import FormFields, Visitor, expect_owner, form_of, visitor_of
+from ideabridge.server.ui.forms import Audience, number_from
 from ideabridge.server.ui.idea_folder import IdeaFolder
+from ideabridge.server.ui.modules import page_of
+from ideabridge.server.ui.plan_fields import PlanFields
+from ideabridge.server.ui.plan_form import FormTools, PlanForm, read_plan_form, tool_key
 from ideabridge.server.ui.playground import Example
+from ideabridge.server.ui.showing import as_json
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.text_faults import TextFault
+from ideabridge.server.ui.trials import AWAITED_SECONDS, Trial, trial_of_run
 from ideabridge.server.views.text import source_text
 from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSONObject, content_hash
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
+from ideabridge.tools.names import name_from
 from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.tool import IDEA
 
 _CALLS: Final = """\
 name: with_tax
@@ -68,7 +76,7 @@ EXAMPLES: Final = (
 
 
 class WritingPage:
-    """The page where ideas are written by hand."""
+    """The page where tools are written, as text or, if their steps are fixed, in a form."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -79,55 +87,206 @@ class WritingPage:
         return [Route("/write", self.show, methods=["GET", "POST"])]
 
     async def show(self, request: Request) -> Response:
-        """Show the editor. A POST shows what the document would become, and saves the document if
-        it has already been shown.
+        """Show the form or the editor. A POST shows what was written again, and does what its
+        button says.
         """
+        if request.method == "GET":
+            return await self._begin(request)
         form = form_of(request)
-        visitor = visitor_of(request)
-        file = request.query_params.get("file", "")
-        asked = request.query_params.get("example", "")
-        example = next((one for one in EXAMPLES if one.name == asked), EXAMPLES[0])
-        text = form.get("text", example.text)
-        if file and request.method == "GET":
-            # The document is a file on this machine, so let only the owner read it.
-            expect_owner(visitor)
-            folder = IdeaFolder(self._bridge.configuration.project.absolute())
-            text = await compute_in_thread(folder.text, file)
-        values: dict[str, Any] = {"written": None, "fault": None}
-        if request.method == "POST":
-            try:
-                document, written = await compute_in_thread(_read, text)
-                # Save an idea only after the page has shown it to the person, because the text
-                # might come from someone else.
-                digest = content_hash(text)
-                values.update(written=written, seen=digest, **_shown(written))
-                if form.get("action") == "save" and form.get("seen") == digest:
-                    saved = await self._bridge.save_idea(
-                        document,
-                        publish=True,
-                        to=Audience.of(form).chosen,
-                        caller=visitor.caller,
-                    )
-                    name = written.name or ""
-                    self._site.front.announcements.poke()
-                    note = f"{name} is now a tool."
-                    if saved.is_unchanged:
-                        note = f"The tool {name} already has exactly this content."
-                    for line in saved.missing:
-                        note += f" Missing here: {line}."
-                    return self._site.back(request, f"/ideas/{name}", note)
-            except IdeabridgeError as error:
-                values["fault"] = TextFault.of(self._bridge.secrets.mask(str(error)), text)
+        if form.get("view") == "form":
+            return await self._changed_form(request, form)
+        return await self._written_text(request, form)
 
-        return await self._site.page_beside(
-            request,
-            "write.html",
-            examples=EXAMPLES,
-            example=example.name if text == example.text else "",
-            text=text,
-            audience=Audience.of(form),
-            **values,
+    async def _begin(self, request: Request) -> Response:
+        """Show an empty form; with `example`, an example; with `tool`, a tool that was written; or
+        with `file`, a document of the project. With `view=text`, show a text.
+        """
+        query = request.query_params
+        tools = self._tools(request)
+        name = query.get("tool", "")
+        if name:
+            document = self._document(name, visitor_of(request))
+            try:
+                return await self._form(request, PlanForm.of(document, tools), tools)
+            except ArgumentError:
+                return await self._text(request, as_json(document))
+
+        file = query.get("file", "")
+        if file:
+            # The document is a file on this machine, so let only the owner read it.
+            expect_owner(visitor_of(request))
+            folder = IdeaFolder(self._bridge.configuration.project.absolute())
+            return await self._text(request, await compute_in_thread(folder.text, file))
+
+        asked = query.get("example", "")
+        example = next((one for one in EXAMPLES if one.name == asked), EXAMPLES[0])
+        if example.name != "calls" or query.get("view") == "text":
+            return await self._text(request, example.text)
+
+        form = PlanForm()
+        if asked:
+            form = PlanForm.of(_read(example.text)[0], tools)
+        return await self._form(request, form, tools)
+
+    def _document(self, name: str, visitor: Visitor) -> JSONObject:
+        """Return the document of a tool that is published to the visitor.
+
+        Raises:
+            ArgumentError: nobody wrote it, because it was made from a run.
+        """
+        store = self._bridge.store
+        publication = store.publications.get(name, None, caller=visitor.scope)
+        stored = store.ideas.get(publication.idea_id, caller=visitor.scope)
+        document = written_document(publication, stored.idea)
+        if document is None:
+            raise ArgumentError(f"{publication.name} was made from a run, so it has no text.")
+        return document
+
+    # -- as text -----------------------------------------------------------------------------------
+
+    async def _written_text(self, request: Request, form: FormFields) -> Response:
+        """Show what a text would become. Save it if it has already been shown."""
+        text = form.get("text")
+        action = form.get("action")
+        values: dict[str, Any] = {}
+        try:
+            document, written = await compute_in_thread(_read, text)
+            if action == "form":
+                tools = self._tools(request)
+                shown = await compute_in_thread(PlanForm.of, document, tools)
+                return await self._form(request, shown, tools)
+
+            # Save a tool only after the page has shown it to the person, because the text might
+            # come from someone else.
+            digest = content_hash(text)
+            values = {"written": written, "seen": digest, **_shown(written)}
+            if action == "save" and form.get("seen") == digest:
+                return await self._save(request, document, form)
+        except IdeabridgeError as error:
+            values["fault"] = TextFault.of(self._bridge.secrets.mask(str(error)), text)
+
+        return await self._text(request, text, **values)
+
+    async def _text(self, request: Request, text: str, **values: Any) -> Response:
+        example = next((one.name for one in EXAMPLES if one.text == text), "")
+        shown = {"fields": None, "text": text, "example": example, "written": None, "fault": None}
+        return await self._page(request, shown | values)
+
+    # -- as a form ---------------------------------------------------------------------------------
+
+    async def _changed_form(self, request: Request, form: FormFields) -> Response:
+        """Show a form again, after the change that its button makes."""
+        tools = self._tools(request)
+        shown = PlanForm()
+        fault = ""
+        trial: Trial | None = None
+        action = form.get("action")
+        try:
+            shown = await compute_in_thread(read_plan_form, form)
+            shown = _after(action, shown, form, tools)
+            if action == "text":
+                document = await compute_in_thread(shown.without_blanks().document, tools)
+                return await self._text(request, as_json(document))
+            if action in ("try", "save"):
+                document = await compute_in_thread(shown.document, tools)
+                if shown.name.strip():
+                    document["name"] = name_from(shown.name)
+                if action == "save":
+                    return await self._save(request, document, form)
+                trial = await self._try(request, shown, read_idea(document))
+        except IdeabridgeError as error:
+            fault = self._bridge.secrets.mask(str(error))
+
+        return await self._form(request, shown, tools, fault=fault, trial=trial)
+
+    async def _form(
+        self,
+        request: Request,
+        form: PlanForm,
+        tools: FormTools,
+        *,
+        fault: str = "",
+        trial: Trial | None = None,
+    ) -> Response:
+        fields = await compute_in_thread(PlanFields.of, form, tools)
+        return await self._page(
+            request, {"fields": fields, "example": "calls", "fault": fault, "trial": trial}
         )
+
+    async def _try(self, request: Request, form: PlanForm, written: WrittenIdea) -> Trial:
+        """Run the steps with the examples of the parameters."""
+        for parameter in form.parameters:
+            if not parameter.example.strip():
+                raise ArgumentError(f"{parameter.name}: enter an example to try the tool with.")
+
+        plan = written.published_plan()
+        plan["input"] = written.example
+        caller = visitor_of(request).caller
+        run = await self._bridge.run_plan(plan, caller=caller, title=written.title)
+        await run.wait(AWAITED_SECONDS)
+        return await trial_of_run(self._site, request, run.id)
+
+    def _tools(self, request: Request) -> FormTools:
+        """Return the tools that the visitor can call, with those made here."""
+        caller = visitor_of(request).caller
+        offered = TaskTools(self._bridge.offer, ("*", f"{IDEA}*"), caller=caller).present().tools
+        return FormTools(tool for tool in offered if page_of(self._bridge, tool))
+
+    # -- both --------------------------------------------------------------------------------------
+
+    async def _save(self, request: Request, document: JSONObject, form: FormFields) -> Response:
+        """Save a document as a tool, and show the page of the tool."""
+        saved = await self._bridge.save_idea(
+            document,
+            publish=True,
+            to=Audience.of(form).chosen,
+            caller=visitor_of(request).caller,
+        )
+        name = str(document.get("name", ""))
+        self._site.front.announcements.poke()
+        note = f"{name} is now a tool."
+        if saved.is_unchanged:
+            note = f"The tool {name} already has exactly this content."
+        for line in saved.missing:
+            note += f" Missing here: {line}."
+        return self._site.back(request, f"/ideas/{name}", note)
+
+    async def _page(self, request: Request, values: dict[str, Any]) -> Response:
+        audience = Audience.of(form_of(request)) if request.method == "POST" else Audience("", "")
+        return await self._site.page_beside(
+            request, "write.html", examples=EXAMPLES, audience=audience, **values
+        )
+
+
+def _after(action: str, shown: PlanForm, form: FormFields, tools: FormTools) -> PlanForm:
+    """Return a form after the change that a button makes."""
+    kind, _, written = action.partition(".")
+    place = number_from(written) or 0
+    count = len(shown.steps)
+    order = list(range(count))
+    if kind == "add":
+        key = tool_key(form.get("tool"))
+        if tools.find(key) is None:
+            raise ArgumentError(f"There is no tool {key[1][:80]!r} here.")
+        changed = shown.with_step(key, tools)
+    elif kind == "return":
+        changed = shown.with_returned()
+    elif kind in ("remove", "up", "down", "value") and place >= count:
+        raise ArgumentError(f"There is no step {place + 1}.")
+    elif kind == "remove":
+        changed = shown.in_order([*order[:place], *order[place + 1 :]])
+    elif kind in ("up", "down"):
+        other = min(max(place + (1 if kind == "down" else -1), 0), count - 1)
+        order[place] = other
+        order[other] = place
+        changed = shown.in_order(order)
+    elif kind == "value":
+        changed = shown.with_value(place, form.get(f"s{place}.add"))
+    else:
+        return shown
+
+    changed.expect_small()
+    return changed
 
 
 def _read(text: str) -> tuple[JSONObject, WrittenIdea]:

@@ -1,0 +1,277 @@
+"""A tool with fixed steps is put together in a form."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator
+from html.parser import HTMLParser
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from playwright.sync_api import Page, expect
+
+from ideabridge.server.ui.plan_form import FormTools, PlanForm
+from ideabridge.tools import builtin_toolbox
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ArgumentError
+from tests.ui.serving import client, send
+
+TOOLS = FormTools(builtin_toolbox())
+WITH_TAX: JSONObject = {
+    "name": "with_tax",
+    "description": "The price with value added tax",
+    "context": [{"type": "input", "input": {"net": 100, "percent": 19}}],
+    "solution": {
+        "calls": [
+            {"_tool": "compute", "code": "net * 2", "net": "†input.net", "_outputPath": "tax"},
+            {"_tool": "compute", "code": "str(it)", "it": "†state.tax", "_after": ["x"]},
+            {"_tool": "sleep", "seconds": 0},
+        ],
+        "output": {"tax": "†state.tax.sum[0]", "text": "†results.1", "literal": "19"},
+    },
+}
+
+
+class Fields(HTMLParser):
+    """The fields of the form with the steps, as a browser would send them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.sent: dict[str, str] = {}
+        self._form = False
+        self._name = ""
+        self._text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        has = {name: value or "" for name, value in attrs}
+        if tag == "form":
+            self._form = "plan-form" in has.get("class", "")
+        if not self._form:
+            return
+
+        name = has.get("name", "")
+        if tag == "input":
+            self.sent[name] = has.get("value", "")
+        elif tag in ("textarea", "select"):
+            self._name = name
+            self._text = ""
+        elif tag == "option" and (self._name not in self.sent or "selected" in has):
+            self.sent[self._name] = has.get("value", "")
+
+    def handle_data(self, data: str) -> None:
+        self._text += data
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "textarea" and self._form:
+            # A browser leaves out a line break at the beginning, and sends two characters for one.
+            self.sent[self._name] = self._text.removeprefix("\n").replace("\n", "\r\n")
+
+
+@pytest.fixture
+def http(site: str) -> Generator[httpx.Client]:
+    with client(site) as opened:
+        yield opened
+
+
+def press(http: httpx.Client, fields: dict[str, str], action: str) -> httpx.Response:
+    return send(http, "/ui/write", "/ui/write", **{**fields, "view": "form", "action": action})
+
+
+def shown(http: httpx.Client, document: JSONObject) -> httpx.Response:
+    return send(http, "/ui/write", "/ui/write", text=json.dumps(document), action="form")
+
+
+def text_of(answer: httpx.Response) -> Any:
+    parser = Editor()
+    parser.feed(answer.text)
+    return json.loads(parser.text)
+
+
+class Editor(HTMLParser):
+    """The text in the editor of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+        self._is_inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._is_inside = tag == "textarea" and ("name", "text") in attrs
+
+    def handle_data(self, data: str) -> None:
+        if self._is_inside:
+            self.text += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_inside = False
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
+TEXT_MEMBERS = st.sampled_from(["name", "description", "answer"])
+NAMES = st.sampled_from(["net", "code", "items", "by", "path", "a b", "x"])
+REFERENCES = st.sampled_from(
+    [
+        "†input.net",
+        "†input.net.x",
+        "†state.a",
+        "†state.a.b[0]",
+        "†results.0",
+        "††x",
+        "†state.a || 1",
+    ]
+)
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+VALUES: st.SearchStrategy[JSON] = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXTS | REFERENCES,
+    lambda parts: st.lists(parts, max_size=2) | st.dictionaries(TEXTS, parts, max_size=2),
+    max_leaves=4,
+)
+MORE = st.fixed_dictionaries(
+    {},
+    optional={
+        "_outputPath": st.sampled_from(["a", "†state.a", "b || c"]) | TEXTS,
+        "_module": st.sampled_from(["own", "idea:x"]),
+        "_each": VALUES,
+    },
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> JSONObject:
+    calls: list[JSON] = []
+    for _ in range(draw(st.integers(0, 4))):
+        tool = draw(st.sampled_from(["compute", "count", "sleep", "join", "elsewhere"]))
+        values = draw(st.dictionaries(NAMES, VALUES, max_size=4))
+        calls.append({**values, **draw(MORE), "_tool": tool})
+
+    solution: JSONObject = {"calls": calls}
+    if draw(st.booleans()):
+        solution["output"] = draw(VALUES)
+    examples = draw(st.dictionaries(NAMES, VALUES, max_size=3))
+    members: JSONObject = {name: draw(TEXTS) for name in draw(st.sets(TEXT_MEMBERS))}
+    return {"context": [{"type": "input", "input": examples}], "solution": solution, **members}
+
+
+@settings(max_examples=150, deadline=None)
+@given(documents())
+def test_what_the_form_shows_is_the_same_tool(document: JSONObject) -> None:
+    try:
+        form = PlanForm.of(document, TOOLS)
+    except ArgumentError:
+        return
+    assert same(form.document(TOOLS), document)
+
+
+def same(first: Any, second: Any) -> bool:
+    return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+
+
+def test_fixed_steps_come_back_unchanged_from_the_browser(http: httpx.Client) -> None:
+    fields = Fields(shown(http, WITH_TAX).text).sent
+    assert fields["s1.v1.source"] == "step0"
+    assert fields["r0.part"] == "sum[0]"
+    assert same(text_of(press(http, fields, "text")), WITH_TAX)
+
+
+def test_a_tool_is_put_together_tried_and_saved(http: httpx.Client) -> None:
+    fields = Fields(http.get("/ui/write").text).sent
+    fields |= {"name": "Twice as much", "description": "Doubles a number"}
+    fields = Fields(press(http, fields | {"tool": '[null,"compute"]'}, "add").text).sent
+    fields |= {"s0.v0.text": "n * 2"}
+    fields = Fields(press(http, fields, "value.0").text).sent
+    fields |= {"s0.v1.name": "n", "s0.v1.source": "ask"}
+
+    asking = press(http, fields, "try").text
+    assert "n: enter an example to try the tool with." in asking
+    fields = Fields(asking).sent | {"p0.example": "21", "p0.description": "Any number"}
+    tried = press(http, fields, "try").text
+    assert re.search(r'id="trial".*42', tried, re.S)
+    saved = press(http, Fields(tried).sent, "save")
+    assert saved.url.path == "/ui/ideas/twice_as_much", saved.text
+
+    again = Fields(http.get("/ui/write?tool=twice_as_much").text).sent
+    assert again["p0.description"] == "Any number"
+    assert again["r0.source"] == "step0"
+
+
+def test_steps_move_with_the_values_that_come_from_them(http: httpx.Client) -> None:
+    fields = Fields(shown(http, WITH_TAX).text).sent
+    moved = Fields(press(http, fields, "down.1").text).sent
+    assert (moved["s1.tool"], moved["s2.v1.source"]) == ('[null,"sleep"]', "step0")
+    assert moved["r1.source"] == "step2"
+
+    without = Fields(press(http, moved, "remove.0").text)
+    assert without.sent["s1.v1.source"] == "value"
+    refused = press(http, without.sent, "save").text
+    assert "Step 2, it: enter a value." in refused
+
+
+def test_what_has_no_form_stays_text(http: httpx.Client) -> None:
+    answer = shown(http, {"context": ["Say a number"]}).text
+    assert "Only a tool with fixed steps has a form." in answer
+    assert "Say a number" in answer
+
+
+@pytest.mark.parametrize(
+    ("fields", "action", "why"),
+    [
+        ({"tool": '[null,"nothing"]'}, "add", "There is no tool"),
+        ({"tool": "<b>"}, "add", "is not a tool. Choose one from the list."),
+        ({"s0.tool": "[1,2]"}, "show", "is not a tool. Choose one from the list."),
+        ({}, "remove.7", "There is no step 8."),
+        (
+            {"s0.tool": '[null,"sleep"]', "s0.v0.name": "seconds", "s0.v0.source": "value"}
+            | {"s0.v0.text": "<soon>"},
+            "save",
+            "Step 1, seconds: expected a number",
+        ),
+        (
+            {"s0.tool": '[null,"sleep"]', "s0.v0.name": "seconds", "s0.v0.source": "step5"},
+            "save",
+            "Step 1, seconds: choose a step that runs before it.",
+        ),
+        ({"rest": "[1]"}, "save", "What the form does not show: expected an object"),
+        (
+            {f"s{place}.tool": '[null,"sleep"]' for place in range(60)},
+            "show",
+            "A form has at most 20 steps.",
+        ),
+        (
+            {f"r{place}.source": "value" for place in range(900)},
+            "show",
+            "A form has at most 48 values.",
+        ),
+    ],
+)
+def test_hostile_forms_are_refused_in_a_sentence(
+    http: httpx.Client, fields: dict[str, str], action: str, why: str
+) -> None:
+    answer = press(http, {"name": "hostile"} | fields, action)
+    assert answer.status_code == 200
+    assert why in answer.text
+    assert 'role="alert"' in answer.text
+    assert "<soon>" not in answer.text
+    assert http.get("/ui/ideas/hostile").status_code == 404
+
+
+def test_a_form_of_another_page_saves_nothing(http: httpx.Client) -> None:
+    fields = {"view": "form", "action": "save", "name": "foreign", "secret": "x"}
+    assert http.post("/ui/write", data=fields).status_code == 403
+    assert http.get("/ui/ideas/foreign").status_code == 404
+
+
+def test_a_value_shows_what_its_source_needs(page: Page, site: str) -> None:
+    page.goto(f"{site}write?example=calls")
+    asked = page.get_by_label("Parameter for net")
+    expect(asked).to_be_visible()
+    page.get_by_label("Where net comes from").select_option("This value")
+    expect(asked).to_be_hidden()
+    expect(page.get_by_label("net", exact=True)).to_be_visible()
+    page.get_by_label("Next step").select_option("count")
+    page.get_by_role("button", name="Add step").click()
+    expect(page.get_by_role("heading", name="count")).to_be_visible()
