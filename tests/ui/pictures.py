@@ -425,8 +425,8 @@ def main() -> None:
         home = Path(temporary) / "home"
         project = home / "shop"
         project.mkdir(parents=True)
-        tools = str(Path(__file__).with_name("support_desk.py"))
-        with served(home, "--tools", tools, "--project", str(project)) as url:
+        tools = Path(__file__).with_name("support_desk.py")
+        with served(home, "--project", str(project), tools=tools) as url:
             photograph(browser, url, only(EMPTY), folder)
             equip(home)
             with client(url) as http:

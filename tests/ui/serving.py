@@ -37,7 +37,11 @@ _SECRET = re.compile(r'name="secret" value="([^"]+)"')
 
 @contextmanager
 def served(
-    folder: Path, *words: str, command: str = "ui", through: Sequence[str | Path] = ()
+    folder: Path,
+    *words: str,
+    command: str = "ui",
+    through: Sequence[str | Path] = (),
+    tools: Path = TOOLS,
 ) -> Generator[str]:
     """Start the page over the store `folder/ideas.sqlite`; yields the URL that the command prints
     for people: of `ui` on standard output, of `serve` on standard error. It ends with `/ui/`, and
@@ -50,7 +54,7 @@ def served(
         "--store",
         str(folder / "ideas.sqlite"),
         "--tools",
-        str(TOOLS),
+        str(tools),
         "--project",
         str(folder),
     ]
