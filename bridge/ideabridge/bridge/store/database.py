@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from ideabridge.bridge.store.errors import StorePlaceError
 from ideabridge.bridge.store.notifier import Notifier
@@ -123,6 +123,12 @@ def read_time(text: str, now: datetime | None = None, direction: Literal[-1, 0, 
 # -- words -----------------------------------------------------------------------------------------
 
 
+WordTable: TypeAlias = Literal["idea_words", "idea_words_new", "publication_words"]
+"""The tables of the full-text index. Their names are constants, so they can be put into SQL.
+`idea_words_new` exists only during a rebuild, and then replaces `idea_words`.
+"""
+
+
 class WordIndex(ABC):
     """The full-text index: the tables `idea_words` (title, tools, body) and `publication_words`
     (name, description).
@@ -131,22 +137,22 @@ class WordIndex(ABC):
     """
 
     @abstractmethod
-    def add(self, table: str, rows: Sequence[tuple[int | str, ...]]) -> None:
+    def add(self, table: WordTable, rows: Sequence[tuple[int | str, ...]]) -> None:
         """Index rows of text. Each entry is `(row, text of each column)`."""
 
     @abstractmethod
-    def remove(self, table: str, rows: Sequence[int]) -> bool:
+    def remove(self, table: WordTable, rows: Sequence[int]) -> bool:
         """Remove rows. Return False if the index cannot remove rows and must be rebuilt without
         them later.
         """
 
     @abstractmethod
-    def count(self, table: str, word: str, most: int) -> int:
+    def count(self, table: WordTable, word: str, most: int) -> int:
         """Return the number of rows that contain a word, or `most` if there are more."""
 
     @abstractmethod
     def best(
-        self, table: str, words: Sequence[str], limit: int, *, every: bool
+        self, table: WordTable, words: Sequence[str], limit: int, *, every: bool
     ) -> list[tuple[int, float]]:
         """Return `(row, score)` for the rows that contain all words, or at least one of them, best
         first.
@@ -154,7 +160,13 @@ class WordIndex(ABC):
 
     @abstractmethod
     def newest(
-        self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
+        self,
+        table: WordTable,
+        words: Sequence[str],
+        limit: int,
+        *,
+        every: bool,
+        begins: bool = False,
     ) -> list[tuple[int, float]]:
         """Return `(row, 0.0)` for the newest rows that contain all words, or at least one of them.
         If `begins` is set, the words are matched as prefixes.

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, TypeVar, cast
 
 from ideabridge.bridge.store.contents import Contents
-from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.database import Database, WordTable
 from ideabridge.bridge.store.errors import CursorError
 from ideabridge.bridge.store.idea import IdeaMeta
 from ideabridge.bridge.store.users import Viewer, only_owner
@@ -235,7 +235,7 @@ class Search:
         self._voids = 0
         self._indexed: dict[str, Entry] = {}
 
-    def index(self, table: str, after: int, until: int, most: int) -> tuple[int, int]:
+    def index(self, table: WordTable, after: int, until: int, most: int) -> tuple[int, int]:
         """Index the words of the next ideas. Call this inside a transaction.
 
         Args:
@@ -404,7 +404,7 @@ class Search:
         return number if row[0] is None else last_of_run(self._database, row[0])
 
     def _match(
-        self, table: str, terms: list[str], begins: bool, limit: int
+        self, table: WordTable, terms: list[str], begins: bool, limit: int
     ) -> list[tuple[int, float]]:
         words = self._database.words
         # Stop counting once a term is too common to be scored.

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
-from ideabridge.bridge.store.database import Database, WordIndex
+from ideabridge.bridge.store.database import Database, WordIndex, WordTable
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _LONGEST_WORD: Final = 500
@@ -32,7 +32,7 @@ class PostgresWords(WordIndex):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, table: str, rows: Sequence[tuple[int | str, ...]]) -> None:
+    def add(self, table: WordTable, rows: Sequence[tuple[int | str, ...]]) -> None:
         if not rows:
             return
 
@@ -47,11 +47,11 @@ class PostgresWords(WordIndex):
             folded_rows,
         )
 
-    def remove(self, table: str, rows: Sequence[int]) -> bool:
+    def remove(self, table: WordTable, rows: Sequence[int]) -> bool:
         self._database.many(f"DELETE FROM {table} WHERE rowid = ?", [(row,) for row in rows])  # noqa: S608
         return True
 
-    def count(self, table: str, word: str, most: int) -> int:
+    def count(self, table: WordTable, word: str, most: int) -> int:
         return self._database.number(
             "SELECT count(*) FROM "  # noqa: S608
             f"(SELECT 1 FROM {table} WHERE words @@ to_tsquery('stemmed', ?) LIMIT ?) AS found",
@@ -59,7 +59,7 @@ class PostgresWords(WordIndex):
         )
 
     def best(
-        self, table: str, words: Sequence[str], limit: int, *, every: bool
+        self, table: WordTable, words: Sequence[str], limit: int, *, every: bool
     ) -> list[tuple[int, float]]:
         rows = self._database.execute(
             f"SELECT rowid, {_RANK} AS score FROM {table} WHERE words @@ to_tsquery('stemmed', ?2) "  # noqa: S608
@@ -69,7 +69,13 @@ class PostgresWords(WordIndex):
         return [(rowid, score) for rowid, score in rows]
 
     def newest(
-        self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
+        self,
+        table: WordTable,
+        words: Sequence[str],
+        limit: int,
+        *,
+        every: bool,
+        begins: bool = False,
     ) -> list[tuple[int, float]]:
         rows = self._database.execute(
             f"SELECT rowid FROM {table} WHERE words @@ to_tsquery('stemmed', ?) "  # noqa: S608

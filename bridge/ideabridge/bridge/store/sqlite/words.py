@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ideabridge.bridge.store.database import Database, WordIndex
+from ideabridge.bridge.store.database import Database, WordIndex, WordTable
 
-_COLUMNS: Final = {
-    "idea_words": ("title", "tools", "body"),
+_IDEA_COLUMNS: Final = ("title", "tools", "body")
+_COLUMNS: Final[Mapping[WordTable, tuple[str, ...]]] = {
+    "idea_words": _IDEA_COLUMNS,
+    "idea_words_new": _IDEA_COLUMNS,
     "publication_words": ("name", "description"),
 }
 _RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(4.0, 1.0)"}
@@ -20,14 +22,14 @@ class SqliteWords(WordIndex):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, table: str, rows: Sequence[tuple[int | str, ...]]) -> None:
-        columns = _COLUMNS[table.removesuffix("_new")]
+    def add(self, table: WordTable, rows: Sequence[tuple[int | str, ...]]) -> None:
+        columns = _COLUMNS[table]
         self._database.many(
             f"INSERT INTO {table}(rowid, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})",  # noqa: S608
             rows,
         )
 
-    def remove(self, table: str, rows: Sequence[int]) -> bool:
+    def remove(self, table: WordTable, rows: Sequence[int]) -> bool:
         if table != "publication_words":
             # In a table that stores no text, FTS5 can delete a row only when it is given the text
             # of the row.
@@ -37,14 +39,14 @@ class SqliteWords(WordIndex):
         )
         return True
 
-    def count(self, table: str, word: str, most: int) -> int:
+    def count(self, table: WordTable, word: str, most: int) -> int:
         return self._database.number(
             f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)",  # noqa: S608
             (_match([word]), most),
         )
 
     def best(
-        self, table: str, words: Sequence[str], limit: int, *, every: bool
+        self, table: WordTable, words: Sequence[str], limit: int, *, every: bool
     ) -> list[tuple[int, float]]:
         rows = self._database.execute(
             f"SELECT rowid, -rank FROM {table} WHERE {table} MATCH ? AND rank MATCH ? "  # noqa: S608
@@ -54,7 +56,13 @@ class SqliteWords(WordIndex):
         return [(row[0], row[1]) for row in rows]
 
     def newest(
-        self, table: str, words: Sequence[str], limit: int, *, every: bool, begins: bool = False
+        self,
+        table: WordTable,
+        words: Sequence[str],
+        limit: int,
+        *,
+        every: bool,
+        begins: bool = False,
     ) -> list[tuple[int, float]]:
         rows = self._database.execute(
             f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?",  # noqa: S608
