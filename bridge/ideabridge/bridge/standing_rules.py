@@ -36,7 +36,7 @@ from ideabridge.bridge.loop.standing import StandingTool, coverable
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Viewer, owner_of
-from ideabridge.bridge.trust import TrustError, read_own, write_own
+from ideabridge.bridge.trust import TrustError, contains_home, read_own, write_own
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode, encode, objects_in
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
@@ -204,11 +204,11 @@ def workspace_of(configuration: Configuration) -> str:
 
     A folder that contains the home folder is not a project.
     """
+    if contains_home(configuration.project):
+        return ""
     folder = os.path.realpath(configuration.project)
     # The name of a folder need not be valid UTF-8.
-    folder = folder.encode(errors="backslashreplace").decode()
-    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises where there is none
-    return "" if Path(home).is_relative_to(folder) else folder
+    return folder.encode(errors="backslashreplace").decode()
 
 
 def servers_of(configuration: Configuration) -> dict[str, str]:

@@ -853,6 +853,13 @@ def _key(file: Path) -> str:
     return str(Path(os.path.realpath(file.parent)) / file.name)
 
 
+def contains_home(folder: Path) -> bool:
+    """Return whether a folder is the home folder or contains it. Such a folder is not a project."""
+    # `Path.home` would raise an error for a user without a home folder.
+    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111
+    return Path(home).is_relative_to(os.path.realpath(folder))
+
+
 def is_project_file(file: Path, folder: Path) -> bool:
     """Return whether a configuration file, or the target that it links to, is inside a
     project folder.
@@ -860,8 +867,7 @@ def is_project_file(file: Path, folder: Path) -> bool:
     A folder that contains the home folder is not a project, and the user's configuration folder is
     not part of one.
     """
-    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises where there is none
-    if Path(home).is_relative_to(os.path.realpath(folder)):
+    if contains_home(folder):
         return False
     return _is_inside(file, folder) and not _is_inside(
         file, platformdirs.user_config_path("ideabridge")
