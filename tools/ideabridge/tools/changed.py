@@ -170,13 +170,16 @@ def _shown_parameters(schema: JSONObject, change: ToolChange) -> JSONObject:
     shown: JSONObject = {**schema}
     keywords = read_as(SchemaKeywords, schema)
     if keywords.properties:
-        shown["properties"] = {
-            name: _with_default(parameter, change.defaults[name])
-            if name in change.defaults
-            else parameter
-            for name, parameter in keywords.properties.items()
-            if name not in change.hidden
-        }
+        properties: JSONObject = {}
+        for name, parameter in keywords.properties.items():
+            if name in change.hidden:
+                continue
+            if name in change.defaults:
+                properties[name] = _with_default(parameter, change.defaults[name])
+            else:
+                properties[name] = parameter
+
+        shown["properties"] = properties
 
     needed = [name for name in keywords.required if name not in change.defaults]
     if needed:

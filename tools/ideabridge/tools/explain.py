@@ -285,8 +285,9 @@ def _alternatives(error: ValidationError) -> list[list[ValidationError]]:
     branches: dict[object, list[ValidationError]] = {}
     for inner in error.context or ():
         nested = [] if inner.relative_path else _alternatives(inner)
-        apart = bool(nested) and all(_is_of_another_kind(branch) for branch in nested)
-        errors = [alternative for branch in nested for alternative in branch] if apart else [inner]
+        errors = [inner]
+        if nested and all(_is_of_another_kind(branch) for branch in nested):
+            errors = [alternative for branch in nested for alternative in branch]
         branches.setdefault(inner.relative_schema_path[0], []).extend(errors)
 
     return list(branches.values())

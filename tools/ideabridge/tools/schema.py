@@ -571,12 +571,16 @@ def _compile_again(schema: JSONObject) -> _Compiled:
 
 def _read(answer: JSON) -> list[Problem]:
     """Return the problems in a result of `problems_here`, with an empty one for each null."""
-    return [
-        Problem("", "")
-        if problem is None
-        else Problem(problem[0], problem[1], tuple(problem[2]), problem[3])
-        for problem in cast("list[Any]", answer)
-    ]
+    problems: list[Problem] = []
+    for entry in cast("list[Any]", answer):
+        if entry is None:
+            problems.append(Problem("", ""))
+            continue
+
+        found, expected, place, hint = entry
+        problems.append(Problem(found, expected, tuple(place), hint))
+
+    return problems
 
 
 def _unexplained(value: JSON) -> Problem:

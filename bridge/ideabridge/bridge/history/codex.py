@@ -305,7 +305,9 @@ class _Log:
         # a truncated name or arguments that cannot be read.
         last = waiting[-1]
         is_likely = last.arguments in ({}, ended.arguments) or not is_numbered(last.id)
-        return last if is_likely and not may_be_another(last, self._conversation) else None
+        if not is_likely or may_be_another(last, self._conversation):
+            return None
+        return last
 
     def _new(
         self,

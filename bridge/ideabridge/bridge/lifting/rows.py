@@ -154,9 +154,10 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
     rows: list[ReportRow] = []
     for name, raw in takes.properties.items():
         declared = object_or_empty(raw)
-        example = (
-            shortened(encode_text(arguments[name]), _SHOWN_CHARACTERS) if name in arguments else ""
-        )
+        example = ""
+        if name in arguments:
+            example = shortened(encode_text(arguments[name]), _SHOWN_CHARACTERS)
+
         otherwise = OPTIONAL
         if name in takes.required:
             otherwise = REQUIRED
@@ -184,9 +185,10 @@ def _parameter_of(literal: Explained) -> str | None:
 
 def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> ReportRow:
     recorded = read(plan, literal.at)
-    example = (
-        "" if isinstance(recorded, Missing) else shortened(encode_text(recorded), _SHOWN_CHARACTERS)
-    )
+    example = ""
+    if not isinstance(recorded, Missing):
+        example = shortened(encode_text(recorded), _SHOWN_CHARACTERS)
+
     is_certain = len(literal.by) == 1 and literal.why is None and not literal.cut
     return ReportRow(".".join(literal.at), example, taken_from(literal, tools), False, is_certain)
 

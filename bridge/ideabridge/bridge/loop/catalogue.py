@@ -321,10 +321,13 @@ class Catalogue:
         """Return a catalogue in which each changed tool that the calls name is replaced by the real
         tool.
         """
-        changed = [self.changed(call) for call in calls]
-        keys = {tool.key for tool in changed if tool is not None}
-        tools = [tool.real if tool.key in keys else tool for tool in self.tools]
-        return Catalogue(tools, self.latent, self.missing, self._unlisted)
+        tools = dict(self._listed)
+        for call in calls:
+            changed = self.changed(call)
+            if changed is not None and changed.key in tools:
+                tools[changed.key] = changed.real
+
+        return Catalogue(tools.values(), self.latent, self.missing, self._unlisted)
 
     def joined(self, tools: Iterable[Tool], latent: Iterable[ToolKey]) -> Catalogue:
         """Return a catalogue with additional tools. The tools whose keys are in `latent` are

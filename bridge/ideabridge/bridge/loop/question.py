@@ -251,7 +251,12 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
         return None
 
     resolved = resolved_call(progress)
-    judged, hints = (progress.judged, progress.hints) if rules >= 1 else ([tool], tool.annotations)
+    judged = [tool]
+    hints = tool.annotations
+    if rules >= 1:
+        judged = progress.judged
+        hints = progress.hints
+
     verdict = ALLOW if opens else judge(policy, judged, resolved)
     if verdict.verdict == "allow" and hints.read_only is True and not strict:
         return None

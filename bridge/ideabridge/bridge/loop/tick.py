@@ -884,9 +884,9 @@ class Tick:
         open_ = (
             (call.index, number) for number, item in enumerate(progress.items) if not item.finished
         )
-        self._queue.extend(
-            islice(open_, 1) if call.has_each and self.graph.order.may_change(call) else open_
-        )
+        if call.has_each and self.graph.order.may_change(call):
+            open_ = islice(open_, 1)
+        self._queue.extend(open_)
 
     def _is_settled(self, index: int) -> bool:
         return self.progress[index].settled
@@ -936,11 +936,8 @@ class Tick:
         if target is None:
             paths = call.writes
         elif target.mode == "either":
-            paths = (
-                target.paths[target.texts.index(chosen)]
-                if chosen in target.texts
-                else target.paths[0],
-            )
+            number = target.texts.index(chosen) if chosen in target.texts else 0
+            paths = (target.paths[number],)
         else:
             paths = target.paths
 

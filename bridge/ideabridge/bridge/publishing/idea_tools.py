@@ -222,9 +222,10 @@ def hints_of(tools: Iterable[Tool]) -> JSONObject:
         )
         # Without the hint, a tool of this process counts as closed, and a tool of a module counts
         # as open.
-        open_world = open_world or (
-            hints.open_world is not False if tool.module is not None else hints.open_world is True
-        )
+        is_open = hints.open_world
+        if is_open is None:
+            is_open = tool.module is not None
+        open_world = open_world or is_open
 
     return {
         "readOnlyHint": read_only,

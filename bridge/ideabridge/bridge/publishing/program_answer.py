@@ -114,8 +114,11 @@ def _short_parameter(parameter: JSON) -> JSON:
         description = short_words(description, LONGEST_OF_PARAMETER)
 
     if isinstance(parameter, dict):
-        return (
-            {**parameter, "description": description} if "description" in parameter else parameter
-        )
+        if "description" not in parameter:
+            return parameter
+        return {**parameter, "description": description}
+
     # Instead of an object, a mind can write only the description, as a string.
-    return {"description": description} if isinstance(description, str) else parameter
+    if isinstance(description, str):
+        return {"description": description}
+    return parameter

@@ -58,12 +58,10 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
     verdict.faults += checked.faults
     verdict.notes += checked.notes
     if publication.plan is None:
-        solved = publication.guide is not None
-        verdict.notes.append(
-            "a mind is asked each time; nothing is run"
-            if solved
-            else "answers from the store; nothing runs"
-        )
+        if publication.guide is not None:
+            verdict.notes.append("a mind is asked each time; nothing is run")
+        else:
+            verdict.notes.append("answers from the store; nothing runs")
         return verdict
 
     if verdict.faults or publication.program is not None or not publication.recording.has_output:

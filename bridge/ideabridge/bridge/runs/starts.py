@@ -172,8 +172,11 @@ def start_step(
     """
     offered = machine.offer.every
     names = ProgramNames(offered.tools).used_by(program)
-    asked = [tool for tool in offered.tools if tool.asks_mind] if ASK in program else []
-    tools = {tool.key: tool for tool in (*ProgramNames.of(names, offered.tools).listed, *asked)}
+    used = list(ProgramNames.of(names, offered.tools).listed)
+    if ASK in program:
+        used += [tool for tool in offered.tools if tool.asks_mind]
+
+    tools = {tool.key: tool for tool in used}
     catalogue = Catalogue(tools.values(), [key for key in offered.latent if key in tools])
     plan = Plan([], object_or_empty(given), program=program)
     return start_program(plan, catalogue, settings, names, before, choice)

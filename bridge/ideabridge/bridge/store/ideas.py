@@ -418,13 +418,16 @@ class Ideas:
             (number,),
         ).fetchone()
         id_, request, context, solution, schema, shown, *meta = row
+        shown_bytes: JSONObject | None = None
+        if shown is not None:
+            [text] = self._contents.texts([shown])
+            shown_bytes = cast("JSONObject", decode_trusted(text))
+
         idea = Idea(
             self._contents.context(context),
             decode_trusted(schema),
             decode_trusted(solution),
-            None
-            if shown is None
-            else cast("JSONObject", decode_trusted(self._contents.texts([shown])[0])),
+            shown_bytes,
         )
         stored = StoredIdea(idea, read_meta(*meta), id_.hex(), request.hex())
         if not self._made(number, stored.meta, caller):

@@ -124,11 +124,10 @@ class _Authorizer:
             name = (first or "").lower()
             if name in _ABOUT_TABLES or (name in _ABOUT_FILE and second is None):
                 return sqlite3.SQLITE_OK
-            self._refuse(
-                f"PRAGMA {name} is refused"
-                if second is None
-                else f"PRAGMA {name} with a value is refused"
-            )
+            if second is None:
+                self._refuse(f"PRAGMA {name} is refused")
+            else:
+                self._refuse(f"PRAGMA {name} with a value is refused")
             return sqlite3.SQLITE_DENY
 
         if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS:
