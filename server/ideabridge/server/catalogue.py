@@ -359,16 +359,23 @@ class ToolCatalogue:
         """Store names. Return all stored names, each with the tool to which it belongs
         afterwards.
         """
-        rows = {name: (module or "", tool) for name, (module, tool) in names.items()}
+        rows: dict[str, tuple[str, str]] = {}
+        for name, (module, tool) in names.items():
+            rows[name] = (module or "", tool)
+
         try:
-            stored = self.bridge.store.tool_memory.keep_exposed_names(self._scope, rows)
+            stored_rows = self.bridge.store.tool_memory.keep_exposed_names(self._scope, rows)
         except StoreError as error:
             # The store is busy or full. The names apply in this process for now, and a later
             # process will store them.
             logger.warning("storing the names of exposed tools failed: %s", error)
             return {}
 
-        return {name: (module or None, tool) for name, (module, tool) in stored.items()}
+        stored: dict[str, ToolKey] = {}
+        for name, (module, tool) in stored_rows.items():
+            stored[name] = (module or None, tool)
+
+        return stored
 
     def _is_exposed(self, tool: Tool) -> bool:
         if tool.passes_to is not None and not tool.is_changed:
@@ -521,11 +528,16 @@ class ToolCatalogue:
         return f" search_tools finds the tools of all servers; run_plan calls them.{missing}"
 
     def _names(self, caller: str) -> list[str]:
-        page = self.bridge.store.publications.page(_SUGGESTED, caller=caller)
+        """Return the names that a caller can use: own tools, exposed tools and some ideas."""
+        names = list(OWN_NAMES)
         offer = self.bridge.offer.to(caller)
-        exposed = [name for name, entry in self._exposed.items() if offer.has_tool(entry.tool)]
-        ideas = [publication.name for publication in page.items]
-        return [*OWN_NAMES, *exposed, *ideas]
+        for name, entry in self._exposed.items():
+            if offer.has_tool(entry.tool):
+                names.append(name)
+
+        page = self.bridge.store.publications.page(_SUGGESTED, caller=caller)
+        names.extend(publication.name for publication in page.items)
+        return names
 
     def _publication(self, name: str) -> PublishedTool | None:
         if self.bridge.store.publications.catalogue_version() != self._version:

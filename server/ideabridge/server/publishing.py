@@ -439,11 +439,9 @@ class Publishing:
             return await self._rounds.hand_in(publish_request, written)
 
         judged = await self._judged(publish_request, written.to_json(), judge, seconds)
-        return (
-            self._still_judged(publish_request.name)
-            if judged is None
-            else self._version_answer(judged)
-        )
+        if judged is None:
+            return self._still_judged(publish_request.name)
+        return self._version_answer(judged)
 
     async def _judged(
         self,

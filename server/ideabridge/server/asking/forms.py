@@ -203,7 +203,9 @@ def assumed_of(request: ApprovalRequest) -> Iterator[tuple[str, Assumption, dict
 
 def answers_of(request: ApprovalRequest) -> tuple[str, ...]:
     """Return the answers that the form offers. A form for a module's question offers none."""
-    return () if request.question is not None else tuple(_answers(request, _meanings(request)))
+    if request.question is not None:
+        return ()
+    return tuple(_answers(request, _meanings(request)))
 
 
 def _meanings(request: ApprovalRequest) -> dict[Choice, str]:

@@ -378,12 +378,12 @@ def wrapped_table(
     cells = [[printable_line(cell) for cell in row] for row in (titles, *rows)]
     *first, _ = zip(*cells, strict=True)
     widths = [max(map(_columns, column)) for column in first]
+    last = None
     if width is not None:
         widths = [min(size, max(_LEAST_WIDTH, width // 4)) for size in widths]
+        used = sum(size + 2 for size in widths)
+        last = max(_LEAST_WIDTH, width - used)
 
-    last = (
-        max(_LEAST_WIDTH, width - sum(size + 2 for size in widths)) if width is not None else None
-    )
     return [line for row in cells for line in _wrapped_row(row, widths, last)]
 
 

@@ -232,9 +232,10 @@ def _print(logs: HostLogs, imported: HistoryReport, *, dry_run: bool) -> None:
     new = [run for run in imported.runs if not run.why]
     calls = counted(sum(run.calls for run in new), "call")
     if not new:
-        say(
-            "there is nothing new" if imported.known else "there are no calls of configured servers"
-        )
+        if imported.known:
+            say("there is nothing new")
+        else:
+            say("there are no calls of configured servers")
         return
 
     runs = f"{counted(len(new), 'run')} with {calls}{_period(new)}"

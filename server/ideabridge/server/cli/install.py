@@ -265,8 +265,9 @@ def serve_arguments(options: Options, scope: Scope, folder: str = ".") -> list[s
     words: list[str] = []
     if options.config is not None:
         config = options.config.expanduser().absolute()
-        is_relative = scope == "project" and config.is_relative_to(project)
-        name = f"{folder}/{config.relative_to(project).as_posix()}" if is_relative else str(config)
+        name = str(config)
+        if scope == "project" and config.is_relative_to(project):
+            name = f"{folder}/{config.relative_to(project).as_posix()}"
         words += ["--config", name]
 
     if scope == "project":

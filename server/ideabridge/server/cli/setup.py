@@ -386,7 +386,9 @@ def _undo(options: Options, *, dry_run: bool, yes: bool) -> int:
     else:
         for step in undone:
             say_wrapped(step.text, _STYLES[step.result], further="  ")
-    return ExitCode.FAILED if any(step.result == "failed" for step in undone) else ExitCode.DONE
+    if any(step.result == "failed" for step in undone):
+        return ExitCode.FAILED
+    return ExitCode.DONE
 
 
 def _undo_refusal(
@@ -408,7 +410,9 @@ def _undo_refusal(
     say("These will be restored:")
     for line in lines:
         say_wrapped(f"  {line}", further="    ")
-    return None if confirm("Restore them?") else ("nothing was changed", ExitCode.FAILED)
+    if confirm("Restore them?"):
+        return None
+    return "nothing was changed", ExitCode.FAILED
 
 
 def _report_not_undone(options: Options, lines: list[str], why: str, code: ExitCode) -> int:

@@ -75,12 +75,14 @@ def with_views(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a page of tools for a client that shows views: own tools name the view, and the page
     that contains own tools also includes `view_run`.
     """
-    views = [
-        {**tool, "_meta": {**tool.get("_meta", {}), "ui": {"resourceUri": URI}}}
-        if tool["name"] in VIEWED
-        else tool
-        for tool in tools
-    ]
+    views: list[dict[str, Any]] = []
+    for tool in tools:
+        if tool["name"] in VIEWED:
+            meta = {**tool.get("_meta", {}), "ui": {"resourceUri": URI}}
+            views.append({**tool, "_meta": meta})
+        else:
+            views.append(tool)
+
     if any(tool["name"] == "run_plan" for tool in tools):
         return [*views, TOOL]
     return views

@@ -116,11 +116,11 @@ class Telemetry:
         span, to be called in the same task.
         """
         tool = entry.tool
-        module, name = (
-            ("", "idea")
-            if isinstance(tool, str)
-            else known_name(self.bridge, tool.module, tool.name_in_module)
-        )
+        module = ""
+        name = "idea"
+        if not isinstance(tool, str):
+            module, name = known_name(self.bridge, tool.module, tool.name_in_module)
+
         span = self._tracer.start_span(f"execute_tool {name}", attributes=_of_tool(module, name))
         token = contexts.attach(trace.set_span_in_context(span))
 

@@ -279,15 +279,15 @@ def _read_error(error: object) -> types.ErrorData:
         members = cast("dict[str, Any]", error)
     else:
         members = {"message": error}
+
     code = members.get("code")
+    if not isinstance(code, int) or isinstance(code, bool):
+        code = types.INTERNAL_ERROR
+
     message = members.get("message")
-    return types.ErrorData(
-        code=code if isinstance(code, int) and not isinstance(code, bool) else types.INTERNAL_ERROR,
-        message=message
-        if isinstance(message, str)
-        else "the client answered with an error without a message",
-        data=members.get("data"),
-    )
+    if not isinstance(message, str):
+        message = "the client answered with an error without a message"
+    return types.ErrorData(code=code, message=message, data=members.get("data"))
 
 
 def _usable_id(value: object) -> int | str | None:

@@ -324,7 +324,9 @@ def _shown_outputs(*texts: str) -> tuple[ShownOutput, ...]:
         values = [[value] if isinstance(value, dict) else value for value in values]
 
     outputs = tuple(shown_output(value) for value in values)
-    return outputs if all(output.kind in {"table", "tree"} for output in outputs) else ()
+    if not all(output.kind in {"table", "tree"} for output in outputs):
+        return ()
+    return outputs
 
 
 def _that_fit(pairs: list[ComparedPair]) -> list[ComparedPair]:

@@ -102,7 +102,11 @@ def ruled_calls(trace: Trace) -> list[RuledCalls]:
 def _in_numbers(listed: Sequence[_Call], most: int) -> str:
     """Return a sentence that counts the calls, such as `12 calls of 3 tools: 9 done, 3 failed`."""
     tools = {call.name for call in listed}
-    of = clipped(listed[0].bar.name, _LONGEST_NAME) if len(tools) == 1 else f"{len(tools):,} tools"
+    if len(tools) == 1:
+        of = clipped(listed[0].bar.name, _LONGEST_NAME)
+    else:
+        of = f"{len(tools):,} tools"
+
     text = f"{counted(len(listed), 'call')} of {of}"
     if most > 1:
         text += f", up to {most:,} at the same time"
