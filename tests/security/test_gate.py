@@ -362,7 +362,7 @@ async def gated(room: Room) -> AsyncGenerator[int]:
             group.start_soon(gate.watch)
             with anyio.fail_after(20):
                 yield bound.getsockname()[1]
-            server.should_exit = True
+            server.end()
             group.cancel_scope.cancel()
 
 

@@ -338,7 +338,7 @@ async def _serving(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.6) -> Asy
             group.start_soon(partial(server.serve, sockets=[listening]))
             with anyio.fail_after(20):
                 yield port
-            server.should_exit = True
+            server.end()
 
 
 async def _all(stream: anyio.abc.ByteReceiveStream) -> bytes:

@@ -149,7 +149,7 @@ async def test_a_client_that_has_vanished_counts_as_ended(
         for _ in range(3):
             answer = await http.post(url, json=hello, headers=headers)
             sessions.append(answer.headers["mcp-session-id"])
-        server.should_exit = True
+        server.end()
     assert sessions[0] in ended
     assert sessions[-1] not in ended
 

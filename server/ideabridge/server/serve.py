@@ -536,7 +536,7 @@ async def serve_http(
             def ending() -> None:
                 front.close()
                 door.close()
-                server.should_exit = True
+                server.end()
                 _exit_soon()
 
             async def serve() -> None:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
+import anyio
 import mcp_types as types
 import orjson
 import uvicorn
@@ -51,6 +52,7 @@ from ideabridge.tools.threads import compute_beside
 _LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 _GRACE_SECONDS: Final = 1
+_DATE_SECONDS: Final = 1.0
 _MOST_DRAINED: Final = 16 * MAX_MESSAGE
 _BACKLOG: Final = 1024
 _DESCRIPTORS: Final = 4096
@@ -536,6 +538,24 @@ async def _answer(send: Send, status: int, answer: dict[str, Any]) -> None:
 class HTTPServer(uvicorn.Server):
     """uvicorn without its signal handlers, because `serve` has its own."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ending = anyio.Event()
+
+    def end(self) -> None:
+        """Make `serve` end."""
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        """Renew the date in the headers of answers until `end` is called.
+
+        uvicorn would wake an idle process ten times a second to check `should_exit`.
+        """
+        while not await self.on_tick(0):
+            with anyio.move_on_after(_DATE_SECONDS):
+                await self._ending.wait()
+
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         """Install no signal handlers."""
@@ -551,9 +571,7 @@ class HTTPServer(uvicorn.Server):
 
 
 def http_server(app: ASGIApp) -> HTTPServer:
-    """Return a server for an application. `serve(sockets=[...])` serves until `should_exit` is
-    set.
-    """
+    """Return a server for an application. `serve(sockets=[...])` serves until `end` is called."""
     connections = Connections(min(MOST_CONNECTIONS, _descriptors() // 2))
     return HTTPServer(
         uvicorn.Config(
