@@ -242,7 +242,7 @@ class PlanForm:
 
         try:
             self.expect_small()
-            return _is_same(self.document(tools), document)
+            return _is_same(self.with_asked_parameters().document(tools), document)
         except IdeabridgeError:
             return False
 
@@ -338,8 +338,8 @@ class PlanForm:
     # -- changes -----------------------------------------------------------------------------------
 
     def with_step(self, tool: ToolKey, tools: FormTools) -> PlanForm:
-        """Return the form with one more step, the result of which the tool returns, unless it
-        returns something else than the result of the last step.
+        """Return the form with one more step. If the tool returned the result of the last step, it
+        returns that of the new one.
         """
         last = len(self.steps) - 1
         fields = tools.fields(tool).values()
@@ -349,8 +349,8 @@ class PlanForm:
             if field.required or len(fields) <= _FEW
         )
         returns = self.returns
-        if len(returns) == 1 and (not returns[0].source or returns[0].step == last):
-            returns = (replace(returns[0], source="step", step=last + 1, part=""),)
+        if returns in (_NOTHING, (FormValue("", "step", step=last),)):
+            returns = (FormValue("", "step", step=last + 1),)
         return replace(self, steps=(*self.steps, FormStep(tool, values)), returns=returns)
 
     def with_value(self, place: int, name: str) -> PlanForm:
@@ -386,7 +386,8 @@ class PlanForm:
 
     def with_asked_parameters(self) -> PlanForm:
         """Return the form with a parameter for each value that the caller is asked for, and without
-        parameters that nobody uses or has written anything about.
+        parameters that nobody uses or has written anything about. A schema that the form does not
+        show may say more about them, so then they stay.
         """
         every = [*self.returns, *(value for step in self.steps for value in step.values)]
         asked = [_root(value.asked) for value in every if value.source == "ask" and value.asked]
@@ -394,7 +395,9 @@ class PlanForm:
             parameter
             for parameter in self.parameters
             if parameter.name
-            and (parameter.name in asked or parameter.example or parameter.description)
+            and (
+                self.schema or parameter.name in asked or parameter.example or parameter.description
+            )
         ]
         known = {parameter.name for parameter in parameters}
         parameters += [AskedParameter(name) for name in dict.fromkeys(asked) if name not in known]
