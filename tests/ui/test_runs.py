@@ -17,10 +17,11 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui.call_dots import call_dots
 from ideabridge.server.ui.runs import PAGE
-from tests.ui.serving import ask, client, send, without_breaks
+from tests.ui.serving import ask, client, seal, send, without_breaks
 from tests.ui.test_approvals import text_of
 from tests.ui.test_apps import McpClient
-from tests.ui.test_shown import key_of
+from tests.ui.test_shown import decide, key_of, refund
+from tests.waiting import wait_until
 
 ORDERS: Final[dict[str, Any]] = {"_tool": "list_orders"}
 FAILING: Final[dict[str, Any]] = {"_tool": "compute", "code": "1 / 0"}
@@ -360,6 +361,18 @@ def test_a_run_says_what_its_calls_did(http: httpx.Client) -> None:
     failed = ended(http, ask(http, {**person, "id": "c9"}, ORDERS))
     assert "find_customer failed." in failed
     assert "Called find_customer, which failed." in ended(http, ask(http, {**person, "id": "c9"}))
+
+
+def test_the_reason_for_a_wait_says_only_of_changes_that_they_change(http: httpx.Client) -> None:
+    orders = {"_tool": "list_orders"}
+    run_id = ask(http, orders, refund(1), orders)
+    key = key_of(http, run_id)
+    decide(http, key, "approve", seal=seal(http, key))
+    wait_until(lambda: "needs approval" not in http.get(f"/ui/runs/{run_id}").text)
+    page = text_of(http.get(f"/ui/runs/{run_id}").text)
+    assert re.search(r"waited \S+ m?s for list_orders 1 of 2, which may read what this call", page)
+    assert re.search(r"waited \S+ m?s for refund, which may change what this call reads", page)
+    assert "may change the same things" not in page
 
 
 def test_a_plan_that_failed_runs_again_with_other_values(page: Page, site: str) -> None:

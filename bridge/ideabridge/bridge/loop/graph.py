@@ -920,6 +920,20 @@ class _Lanes:
         return [(sequence, len(sequence.indexes)) for sequence in sequences]
 
 
+def only_reads(tool: Tool, modules: Mapping[str, ModuleOrder]) -> bool:
+    """Return whether a tool changes nothing, as far as the listed order is concerned.
+
+    Args:
+        tool: the tool.
+        modules: the configured order for individual modules.
+    """
+    own = modules.get(tool.module or "", _DEFAULT)
+    name = tool.name_in_module
+    if matches_any(name, own.changes):
+        return False
+    return tool.annotations.read_only is True or matches_any(name, own.reads)
+
+
 class ListedOrder:
     """Keeps the calls of a Solution in their listed order. The docstring of this file explains the
     rules.
@@ -959,20 +973,13 @@ class ListedOrder:
         if self._ordering == "none" or tool is None:
             return None
 
-        changes = not all(self._reads(used_tool) for used_tool in tools)
+        changes = not all(only_reads(used_tool, self._modules) for used_tool in tools)
         modules = dict.fromkeys(module for used_tool in tools for module in used_tool.reached)
         if EVERY_MODULE in modules:
             return _Position(None, call.instance, changes)
 
         ordered = tuple(module for module in modules if self._modules.get(module, _DEFAULT).ordered)
         return _Position(ordered, call.instance, changes) if ordered else None
-
-    def _reads(self, tool: Tool) -> bool:
-        own = self._modules.get(tool.module or "", _DEFAULT)
-        name = tool.name_in_module
-        if matches_any(name, own.changes):
-            return False
-        return tool.annotations.read_only is True or matches_any(name, own.reads)
 
     def may_change(self, call: Call) -> bool:
         """Return whether a call might change something. If so, later calls wait for it, and the

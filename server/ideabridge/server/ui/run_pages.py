@@ -459,7 +459,7 @@ def call_values(
         "begun": trace.begun,
         "waits": waits,
         "read_by": readers[:_MOST_READERS],
-        "why": why_waited(progress, bar, trace, names),
+        "why": why_waited(machine, bar, trace, names),
         "assumed": progress.doubts.assumed,
         "tool": progress.tool,
         "rooms": rooms,

@@ -14,6 +14,7 @@ from typing import Final
 
 from ideabridge.bridge.context.failure import NOT_RUN, read_failure
 from ideabridge.bridge.context.written_call import WrittenCall
+from ideabridge.bridge.loop.graph import only_reads
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.server.ui.call_names import CallName, call_names
@@ -62,10 +63,8 @@ _ROUND_TIMES: Final = (
 """The distances between marks on an axis, in seconds, shortest first. Longer ones are whole days.
 """
 
-_ORDER: Final = "its turn among calls that may change something"
+_ORDER: Final = "its turn in the listed order"
 _SUCCESS: Final = "its success (_after)"
-_NOTES: Final = {_ORDER: ", which may change the same things", _SUCCESS: " to succeed (_after)"}
-"""The text after the name of a call that was waited for, unless its result was needed."""
 
 _GRANT: Final = re.compile(r"the grant of call ([0-9]{1,9})(?= by )")
 """The beginning of the phrase of `decider_text` for a grant."""
@@ -209,7 +208,7 @@ def _row(
     reason = ""
     if machine is not None and 0 <= bar.number < len(machine.history):
         progress = machine.history[bar.number]
-        reason = why_waited(progress, bar, trace, names)
+        reason = why_waited(machine, bar, trace, names)
 
     status = bar_status(bar, progress)
     if is_left and bar.status == "running":
@@ -511,9 +510,15 @@ def awaited(progress: Progress) -> dict[int, str]:
     return reasons
 
 
-def why_waited(progress: Progress, bar: CallBar, trace: Trace, names: Sequence[CallName]) -> str:
+def why_waited(machine: Machine, bar: CallBar, trace: Trace, names: Sequence[CallName]) -> str:
     """Return the reason why a call did not start when it was listed, or "" if it started
-    immediately. `names` contains the names of all calls of the run.
+    immediately.
+
+    Args:
+        machine: the machine of the folded journal.
+        bar: the bar of the call.
+        trace: the trace of the run.
+        names: the names of all calls of the run.
     """
     if bar.listed is None:
         return ""
@@ -522,7 +527,7 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, names: Sequence[C
     if start is not None and start - bar.listed < _NOTICED:
         return ""
 
-    before = awaited(progress)
+    before = awaited(machine.history[bar.number])
     parts = list[str]()
     last = _last(trace, before, bar)
     if last is not None:
@@ -534,7 +539,8 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, names: Sequence[C
         else:
             waits = "waited"
 
-        parts.append(f"{waits} for {names[last]}{_NOTES.get(before[last], '')}")
+        note = _note_on(machine, last, bar.number, before[last])
+        parts.append(f"{waits} for {names[last]}{note}")
 
     for decider, seconds in bar.approvals:
         by = f" by {_with_name(decider, names)}" if decider else ""
@@ -548,6 +554,36 @@ def why_waited(progress: Progress, bar: CallBar, trace: Trace, names: Sequence[C
         parts.append(f"waited {duration(start - bar.listed)} until one of the parallel calls ended")
 
     return "; ".join(parts)
+
+
+def _note_on(machine: Machine, first: int, second: int, reason: str) -> str:
+    """Return the text after the name of a call that another one waited for.
+
+    Args:
+        machine: the machine of the folded journal.
+        first: the number of the call that was waited for.
+        second: the number of the call that waited.
+        reason: what it waited for; see `awaited`.
+    """
+    if reason == _SUCCESS:
+        return " to succeed (_after)"
+    if reason != _ORDER:
+        return ""
+
+    first_changes = _may_change(machine, first)
+    second_changes = _may_change(machine, second)
+    if first_changes and second_changes:
+        return ", which may change the same things"
+    if first_changes:
+        return ", which may change what this call reads"
+    if second_changes:
+        return ", which may read what this call changes"
+    return ", which is listed before it"
+
+
+def _may_change(machine: Machine, call: int) -> bool:
+    tool = machine.history[call].tool
+    return tool is not None and not only_reads(tool, machine.settings.modules)
 
 
 def _with_name(decider: str, names: Sequence[CallName]) -> str:
