@@ -175,7 +175,7 @@ def test_an_earlier_value_leads_to_the_one_that_takes_its_place(
     old = page.locator(".is-changed .before")
     new = page.locator(".is-changed pre.value")
     size = "(one) => getComputedStyle(one).fontSize"
-    assert old.evaluate(size) == new.evaluate(size) == "15px"
+    assert old.evaluate(size) == new.evaluate(size) == "14px"
     expect(old.locator("code")).to_have_css("text-decoration-line", "line-through")
     before = old.bounding_box()
     after = new.bounding_box()

@@ -39,6 +39,9 @@ _PLACES: Final = frozenset({"_outputPath", "_outputMethod"})
 them, so they are not compared, and only the technical details of a decision show them.
 """
 
+_PATH: Final = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\]\S*")
+"""Matches the path of a file."""
+
 _MOST_LINES: Final = 1000
 _MOST_SHOWN: Final = 200
 """Maximum number of lines that a page shows from a comparison."""
@@ -88,6 +91,13 @@ class ValueRow:
     lines: tuple[str, ...] = ()
     is_place: bool = False
     is_plain: bool = False
+
+    @property
+    def is_code(self) -> bool:
+        """True if the value is shown as code: a list, an object, a quoted text, or a path."""
+        if self.is_plain:
+            return _PATH.fullmatch(self.text) is not None
+        return self.text[:1] in ("{", "[", '"')
 
     @property
     def is_brief(self) -> bool:
