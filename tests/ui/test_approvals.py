@@ -17,13 +17,17 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from ideabridge.bridge.configuration import reason_of_setting
+from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
+from ideabridge.server.ui.access import FormFields
 from ideabridge.server.ui.approvals import claim_of, reason_in_words
 from ideabridge.server.ui.call_values import EarlierCall, compared_values
 from ideabridge.server.ui.coloured import LONGEST_COLOURED, coloured, language_of
+from ideabridge.server.ui.edited_call import call_of_fields, edit_fields
 from ideabridge.tools import Tool
 from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.errors import ArgumentError
 from tests.ui.serving import ask, client, seal, send, served, stranger, without_breaks
 from tests.ui.test_servers import SERVERS, configured
 from tests.ui.test_shown import card_of, decide, key_of, refund
@@ -216,6 +220,63 @@ def test_past_decisions_name_the_call_and_not_the_run(http: httpx.Client) -> Non
         assert text_of(f"<a>{row}").startswith(f"refund {values}")
 
 
+def test_a_call_is_edited_in_a_field_for_each_of_its_values(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    note = "\ndear customer,\n\u202elate\u202c bye"
+    run_id = ask(http, {**refund(3), "amount": 30.0, "note": note}, output="†results.0")
+    page.goto(f"{site}approvals")
+    card = page.locator("article.asking")
+    card.get_by_text("More options").click()
+    # The person meets neither JSON nor where the plan puts the result.
+    expect(card.get_by_label("What runs instead, as JSON")).not_to_be_visible()
+    option = card.locator(".edit-call")
+    expect(option).not_to_contain_text("_outputPath")
+    expect(option.get_by_label("order", exact=True)).to_have_value("3")
+    option.get_by_label("amount", exact=True).fill("fifteen")
+    option.get_by_role("button", name="Run with these values").click()
+    expect(page.get_by_role("alert").or_(page.get_by_role("status"))).to_contain_text(
+        "amount: expected a value such as '30.0', found 'fifteen'"
+    )
+
+    card.get_by_text("More options").click()
+    option.get_by_label("amount", exact=True).fill("15")
+    option.get_by_role("button", name="Run with these values").click()
+    wait_until(lambda: "refunded 15 for order 3" in http.get(f"/ui/runs/{run_id}").text)
+    # A value that was not edited is exactly as before.
+    call = http.get(f"/ui/runs/{run_id}/calls/0").text
+    assert "dear customer" in call
+
+
+def test_a_field_changes_only_what_a_person_changes_in_it() -> None:
+    values: JSONObject = {
+        "text": "a †b\n",
+        "odd": "a\r\nb",
+        "hidden": "a\u202eb",
+        "number": 1.0,
+        "listed": [1, "x"],
+        "nothing": None,
+        "customer_id": "7",
+    }
+    shown: JSONObject = {"_tool": "t", "_id": "c0", "_outputPath": "x", **values}
+    question = Question("call", "a", "d", shown, "")
+    fields = edit_fields(question)
+    assert [field.label for field in fields][-1] == "customer id"
+    assert [field.is_text for field in fields] == [True, False, False, False, False, False, True]
+    form = FormFields((field.name, field.text) for field in fields)
+    unchanged = call_of_fields(question, form)
+    assert unchanged == {"_tool": "t", "_outputPath": "x", **values}
+    assert isinstance(unchanged["number"], float)
+
+    changed = FormFields([("v.0", "1"), ("v.3", "2"), ("v.4", "[]"), ("v.99", "x")])
+    expected = {**unchanged, "text": "1", "number": 2, "listed": []}
+    assert call_of_fields(question, changed) == expected
+    with pytest.raises(ArgumentError, match=r"number: expected a value such as '1\.0', found ''"):
+        call_of_fields(question, FormFields([("v.3", "")]))
+    many: JSONObject = {"_tool": "t", **{f"p{number}": number for number in range(31)}}
+    assert edit_fields(Question("call", "a", "d", many, "")) == []
+
+
 def test_calls_that_a_rule_or_a_grant_approved_are_one_past_decision(http: httpx.Client) -> None:
     key = key_of(http, ask(http, refund(1), refund(2)))
     assert "1 call approved" in decide(http, key, "grant", seal=seal(http, key))
@@ -354,7 +415,7 @@ def test_calls_of_other_people_are_no_comparison(tmp_path: Path) -> None:
 def test_sql_and_patches_are_shown_as_they_are_written(http: httpx.Client) -> None:
     sql = "SELECT name\nFROM people\nWHERE name = '<b>' -- all"
     card = card_of(http, ask(http, refund(1, note=sql)))
-    assert unescape(re.sub("<[^>]+>", "", card)).count(sql) == 1
+    assert unescape(re.sub("<[^>]+>", "", card.partition("<form")[0])).count(sql) == 1
     assert '<span class="h-k">SELECT</span>' in card
 
     patch = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-<i>\n+b\n"

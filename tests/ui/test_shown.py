@@ -69,7 +69,7 @@ def test_what_is_not_shown_whole_can_only_be_denied(http: httpx.Client, what: st
     # A decision does not count unless its form was made from the whole call, whatever the form
     # says.
     other = key_of(http, ask(http, refund(2)))
-    for decision in ("approve", "grant", "edit"):
+    for decision in ("approve", "grant", "edit", "fields"):
         for stolen in ("", "é", "0" * 64, seal(http, other)):
             answer = decide(http, key, decision, seal=stolen, value=json.dumps(refund()))
             assert "was not shown in full" in answer, (decision, stolen)
@@ -204,7 +204,7 @@ def test_what_hides_in_a_call_is_written_out(http: httpx.Client, hides: str) -> 
     card = card_of(http, run_id)
     # The text is JSON with the same value, both in the call and in its fields.
     assert shown_in(card) == call
-    fields = re.findall(r"<textarea[^>]*>([^<]+)</textarea>", page)
+    fields = re.findall(r'<textarea name="(?:value|call[^"]*)"[^>]*>([^<]+)</textarea>', page)
     assert fields
     assert all(json.loads(unescape(one)) == call for one in fields)
 

@@ -259,6 +259,7 @@ def test_an_edited_call_runs_in_place_of_the_one_that_asked(page: Page, site: st
         {"calls": [{"_tool": "refund", "order": 3, "amount": 30.0}], "output": "†results.0"},
     )
     page.locator("article.asking").get_by_text("More options").click()
+    page.locator("article.asking").get_by_text("As JSON", exact=True).click()
     editor = page.get_by_label("What runs instead, as JSON")
     editor.fill('{"_tool": "refund", "order": 3, "amount": 15.0}')
     # Enter in a line of text decides nothing, and Ctrl+Enter sends the text that is being written.

@@ -32,7 +32,7 @@ from ideabridge.bridge.loop.policy import (
     named_tool,
     only_persons,
 )
-from ideabridge.bridge.loop.question import Choice
+from ideabridge.bridge.loop.question import Choice, Question
 from ideabridge.bridge.runs.people import Decision, DecisionName
 from ideabridge.bridge.standing_rules import ListedRule, StandingRuleError
 from ideabridge.bridge.store.decisions import Decided
@@ -56,6 +56,7 @@ from ideabridge.server.ui.call_values import (
     earlier_call,
 )
 from ideabridge.server.ui.deciders import may_choose_deciders, write_deciders
+from ideabridge.server.ui.edited_call import EditField, call_of_fields, edit_fields
 from ideabridge.server.ui.forms import number_from
 from ideabridge.server.ui.server_forms import file_to_change
 from ideabridge.server.ui.showing import as_json, capital, in_one_line, run_name
@@ -84,9 +85,9 @@ MOST: Final = 200
 MOST_CARDS: Final = 20
 """Maximum number of open decisions on a page."""
 
-_ROOM: Final = 5_500
+_ROOM: Final = 4_500
 """Number of characters after which no further decision is added to a page. In its forms, a card
-contains the text of its call up to four times.
+contains the text of its call up to five times.
 """
 
 _DECIDED: Final = 25
@@ -122,6 +123,7 @@ _NAMES: Final[dict[str, DecisionName]] = {
     "always": "approve",
     "deny": "deny",
     "edit": "edit",
+    "fields": "edit",
     "retry": "retry",
     "skip": "skip",
     "value": "value",
@@ -213,6 +215,11 @@ class Card:
         if question.kind == "call":
             return call_without_ids(question.shown)
         return question.shown
+
+    @property
+    def fields(self) -> list[EditField]:
+        """See `edit_fields`."""
+        return edit_fields(self.pending.question)
 
     @classmethod
     def of(
@@ -639,7 +646,7 @@ class ApprovalPages:
         if pending is None:
             raise DecisionError(_waits_no_longer(key))
 
-        decision = _by(_decision(form, name, plan=pending.question.kind == "plan"), request)
+        decision = _by(_decision(form, name, pending.question), request)
         await compute_in_thread(
             _expect_seen, pending, decision, form.get("seal"), visitor_of(request)
         )
@@ -874,10 +881,22 @@ def _by(decision: Decision, request: Request) -> Decision:
     return replace(decision, by=visitor_of(request).decider)
 
 
-def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
-    """Return the decision on one question, as a form contains it. `plan` says whether the question
-    is about a plan.
-    """
+def _edit(form: FormFields, question: Question) -> Decision:
+    """Return the decision that something else runs, as a form contains it."""
+    if form.get("decision") == "fields":
+        return Decision("edit", call=call_of_fields(question, form))
+
+    text = form.get("value").strip()
+    if not text:
+        raise ArgumentError("write what should run instead, as JSON")
+    edited = decode(text, what="the value")
+    if question.kind == "plan":
+        return Decision("edit", plan=edited)
+    return Decision("edit", call=edited)
+
+
+def _decision(form: FormFields, name: DecisionName, question: Question) -> Decision:
+    """Return the decision on a question, as a form contains it."""
     reason = None
     if name in REFUSING:
         # The field for the reason is part of the option to refuse.
@@ -890,12 +909,7 @@ def _decision(form: FormFields, name: DecisionName, *, plan: bool) -> Decision:
         return Decision(name, value=decode(text, what="the value"), reason=reason)
 
     if name == "edit":
-        if not text:
-            raise ArgumentError("write what should run instead, as JSON")
-        edited = decode(text, what="the value")
-        if plan:
-            return Decision(name, plan=edited, reason=reason)
-        return Decision(name, call=edited, reason=reason)
+        return _edit(form, question)
 
     grant: JSONObject | None = None
     if form.get("decision") == "grant":
