@@ -416,7 +416,7 @@ def test_a_person_at_the_terminal_allows_a_tool_always(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["approvals", "rules"]) == 0
-    assert capsys.readouterr().err == "no tool is always allowed\n"
+    assert capsys.readouterr().err == "there are no standing rules, so no tool is allowed always\n"
     terminal = Terminal(here, ["run", "one.json"])
     terminal.read_until("run it? y(es), n(o) [reason], a(lways), r(un) [N], e(dit): ")
     terminal.type("a")

@@ -126,7 +126,7 @@ def test_what_is_published_is_looked_after(here: Path, capsys: pytest.CaptureFix
     verdicts = told(capsys, "ideas", "verify")["ideas"]
     assert [(one["name"], one["holds"], one["notes"]) for one in verdicts] == [
         ("plus_two", True, ["run again"]),
-        ("then", True, ["answers from the store; nothing runs"]),
+        ("then", True, ["the answer comes from the store; nothing runs"]),
     ]
     rewrite(here, TOOLS.replace("return a + b", "return a - b"))
     (drifted,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]

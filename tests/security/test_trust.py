@@ -951,9 +951,9 @@ def test_doctor_shows_where_each_setting_comes_from(
     assert main(["doctor"]) == 0
     told = capsys.readouterr().out
     assert f"{own} (yours)" in told
-    assert "from it: servers time; limits\n" in told
+    assert "used from this file: servers time; limits\n" in told
     assert f"{path} (the project's, trusted)" in told
-    assert "from it: tools; limits; order\n" in told
+    assert "used from this file: tools; limits; order\n" in told
     (clone / "tools.py").write_text("", encoding="utf-8")
     assert main(["doctor"]) == 1
     assert "tools.py changed since it was trusted" in capsys.readouterr().out

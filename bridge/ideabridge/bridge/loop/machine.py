@@ -535,7 +535,7 @@ class Machine:
 
     def _request(self, event: events.RequestMade) -> None:
         if event.step != self.step or not self._mind_due:
-            raise JournalError(f"Request {event.step} was made, but {self.step} was due")
+            raise JournalError(f"Request {event.step} was sent, but Request {self.step} was due")
 
         self._mind_due = False
         self._members = event.members

@@ -276,7 +276,7 @@ class Tick:
     def started(self, index: int, item: int | None) -> None:
         """Record that an `Execute` was acknowledged."""
         if self.due.pop(("execute", index, item), None) is None:
-            raise JournalError(f"call {index} was started, but its start was not due")
+            raise JournalError(f"call {index} was started before it was due")
         self.progress[index].items[item or 0].started = True
         if self.progress[index].call.room is not None:
             self.rooms[index, item] = None
@@ -284,7 +284,7 @@ class Tick:
     def asked(self, index: int) -> None:
         """Record that an `AskApproval` was acknowledged."""
         if self.due.pop(("approve", index, None), None) is None:
-            raise JournalError(f"approval of call {index} was asked for, but no question was due")
+            raise JournalError(f"call {index} asked for approval before the question was due")
         self._withdraw_grant(self.progress[index])
         self.progress[index].was_asked = True
 
@@ -1016,7 +1016,7 @@ class Tick:
             self._cancel(event.reason)
             return
         if self.due.pop(("commit", -1, None), None) is None:
-            raise JournalError("a group was committed, but no commit was due")
+            raise JournalError("a group was committed before its commit was due")
         self._memory.absorb(self._visible)
         self._committed = True
         for progress in self.progress.values():

@@ -59,9 +59,9 @@ async def verify_offline(publication: Publication, store: Store, checked: PinChe
     verdict.notes += checked.notes
     if publication.plan is None:
         if publication.guide is not None:
-            verdict.notes.append("a mind is asked each time; nothing is run")
+            verdict.notes.append("a mind is asked each time, so nothing was run to check it")
         else:
-            verdict.notes.append("answers from the store; nothing runs")
+            verdict.notes.append("the answer comes from the store; nothing runs")
         return verdict
 
     if verdict.faults or publication.program is not None or not publication.recording.has_output:

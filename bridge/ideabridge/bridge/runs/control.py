@@ -212,7 +212,8 @@ class Control:
                         end = "nothing was decided"
                     else:
                         end = (
-                            "it has begun to process the decision; check_run shows what was decided"
+                            "that process has begun to apply the decision; check_run shows what "
+                            "was decided"
                         )
                     raise InterruptedRunError(
                         f"run {run.id}: {_who(record)} is working on this run and did not accept "

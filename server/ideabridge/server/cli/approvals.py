@@ -362,7 +362,7 @@ def standing_rules(
         print_rows(titles, [_rule_row(rule) for rule in listed])
         say(f"to withdraw one: ideabridge approvals rules --remove RULE{options.again}", "dim")
     else:
-        say("no tool is always allowed")
+        say("there are no standing rules, so no tool is allowed always")
 
 
 @contextmanager

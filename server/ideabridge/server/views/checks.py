@@ -194,13 +194,13 @@ def _settings(configuration: Configuration, layer: Layer) -> str | None:
             own = [
                 f"{name} (in place of yours)" if name in layer.replaced else name for name in names
             ]
-            settings.append(f"servers {', '.join(own) or 'none'}")
+            settings.append(f"servers {', '.join(own)}" if own else "no servers")
         elif key != "$schema" and (
             key in merging or not any(key in higher.keys for higher in above)
         ):
             settings.append(key)
 
-    return f"from it: {'; '.join(settings)}" if settings else None
+    return f"used from this file: {'; '.join(settings)}" if settings else None
 
 
 def check_store(findings: Findings, configuration: Configuration) -> None:
