@@ -55,6 +55,8 @@ def test_the_list_has_a_light_for_each_server(page: Page, site: str) -> None:
     expect(first.get_by_role("link", name="Edit broken")).to_be_visible()
     expect(page.locator("#failing")).to_have_text("1")
     expect(rows["later"]).to_contain_text("off")
+    facts = page.locator("#servers-state .facts > span")
+    expect(facts).to_have_text(["1 server needs attention", "1 other is up", "1 off"])
 
 
 def test_the_list_says_when_a_server_was_used_last(page: Page, site: str) -> None:

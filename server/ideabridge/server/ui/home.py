@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.store.daily_use import DayOfUse
 from ideabridge.server.ui.access import Visitor, visitor_of
 from ideabridge.server.ui.approvals import Card
@@ -25,7 +24,7 @@ from ideabridge.server.ui.playground import EXAMPLE_PLAN
 from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.runs import PAGE as PAGE_OF_RUNS
 from ideabridge.server.ui.server_forms import has_servers_to_import
-from ideabridge.server.ui.showing import light
+from ideabridge.server.ui.servers_by_state import ServersByState
 from ideabridge.server.ui.sign_ins import servers_to_sign_in_to
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.suggested import SuggestedTool
@@ -99,40 +98,6 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class HomeServers:
-    """The servers on Home.
-
-    Attributes:
-        failing: the servers that need a person.
-        well: the servers that are up, or start when they are needed.
-        off: the servers that are turned off.
-    """
-
-    failing: list[ModuleStatus]
-    well: list[ModuleStatus]
-    off: list[ModuleStatus]
-
-    @classmethod
-    def of(cls, servers: Sequence[ModuleStatus]) -> HomeServers:
-        """Return some servers, by what a person has to know about them."""
-        failing = [one for one in servers if light(one) in ("failing", "needs sign-in")]
-        off = [one for one in servers if light(one) == "off"]
-        well = [one for one in servers if one not in failing and one not in off]
-        return cls(failing, well, off)
-
-    @property
-    def are_well(self) -> str:
-        """A few words about the servers that are well."""
-        word = "up" if all(light(one) == "up" for one in self.well) else "fine"
-        if self.failing or self.off:
-            be = "is" if len(self.well) == 1 else "are"
-            return f"{counted(len(self.well), 'other')} {be} {word}"
-        if len(self.well) == 1:
-            return f"1 server, {word}"
-        return f"{counted(len(self.well), 'server')}, all {word}"
-
-
-@dataclass(frozen=True, slots=True)
 class ListedAsk:
     """A line about an open decision.
 
@@ -203,7 +168,7 @@ class HomePage:
             rows=await compute_in_thread(self._rows.of, running or latest, newest),
             servers=servers[:_SHOWN_SERVERS],
             more_servers=len(servers) - _SHOWN_SERVERS,
-            by_state=HomeServers.of(servers),
+            by_state=ServersByState.of(servers),
             most_servers=_SHOWN_SERVERS,
             to_sign_in_to=servers_to_sign_in_to(self._bridge, visitor),
             charts=charts_of(days),

@@ -28,6 +28,7 @@ from ideabridge.server.ui.server_forms import (
     is_changed_here,
     latest_change,
 )
+from ideabridge.server.ui.servers_by_state import ServersByState
 from ideabridge.server.ui.showing import light
 from ideabridge.server.ui.sign_ins import can_sign_in, servers_to_sign_in_to
 from ideabridge.server.ui.site import Site
@@ -145,6 +146,7 @@ class ModulePages:
             "modules.html",
             unused_files=problems,
             rows=rows,
+            by_state=ServersByState.of([row.status for row in rows]),
             has_imports=has_imports,
             own=len(self._tools(OWN, visitor)),
             own_name=OWN,
