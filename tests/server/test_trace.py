@@ -331,5 +331,19 @@ def test_no_mark_repeats_the_length_of_a_wait_at_the_end() -> None:
     assert shown.ticks[-1] == ""
 
 
+def test_a_short_wait_is_drawn_to_scale() -> None:
+    """A call of 180 ms, and a question that is answered before anybody could wait."""
+    events: list[JSONObject] = [
+        {"event": "call_proposed", "call": {"_tool": "send"}},
+        {"event": "call_started", "call": 0},
+        {"event": "call_finished", "call": 0, "value": 1},
+    ]
+    trace = Trace()
+    trace.add(list(enumerate(events)), dict(enumerate([100.0, 100.0, 100.18])))
+    assert timeline(trace, None, now=100.234).breaks == []
+    [(_, _, seconds)] = timeline(trace, None, now=100.567).breaks
+    assert seconds == pytest.approx(0.387)
+
+
 def test_marks_that_no_rounding_tells_apart_are_empty() -> None:
     assert timeline(Trace(begun=100.0, ended=100.0), None).ticks == ["0 ms", "", "", "", ""]

@@ -311,7 +311,7 @@ def test_a_failed_call_is_retried(http: httpx.Client, tmp_path: Path) -> None:
     retry = re.search(r'name="at" value="(\d+)"><button title[^>]*>Try again<', page)
     # A page has room for two actions beside its title. The others are in the menu.
     menu = page.partition('<div class="rare">')[2].partition("</details>")[0]
-    assert text_of(menu) == "Compare"
+    assert text_of(menu) == "Make it a tool Continue from an earlier step Compare"
     # A run of an unknown program is the visitor's own.
     assert "asked by you" in text_of(page.partition('id="head"')[2].partition("</h1>")[2])
     assert retry is not None
@@ -453,7 +453,7 @@ def test_the_output_of_a_run_comes_first(page: Page, site: str, http: httpx.Clie
     assert places == sorted(places)
 
 
-def test_the_graph_and_the_slider_of_a_few_calls_are_folded(
+def test_the_graph_and_the_slider_of_a_few_calls_are_behind_buttons(
     page: Page, site: str, http: httpx.Client
 ) -> None:
     compute = {"_tool": "compute", "code": "len(orders)", "orders": "†results.0"}
@@ -463,12 +463,35 @@ def test_the_graph_and_the_slider_of_a_few_calls_are_folded(
     slider = page.get_by_role("slider")
     expect(slider).to_be_hidden()
     expect(page.locator("#graph")).to_be_hidden()
-    page.get_by_text("Step by step, as a graph").click()
+    head = page.locator(".section-head")
+    head.get_by_text("Graph", exact=True).click()
     expect(page.locator("#graph")).to_be_visible()
+    head.get_by_text("Replay", exact=True).click()
     expect(slider).to_be_visible()
     # An earlier event stays in sight.
     page.goto(f"{site}runs/{run_id}?at=3")
     expect(slider).to_be_visible()
+
+
+def test_a_run_of_one_call_needs_no_graph_and_no_replay(http: httpx.Client) -> None:
+    by_input = {**ORDERS, "customer": "†input.who"}
+    page = ended(http, ask(http, by_input, input={"who": "c1"}, output="†results.0"))
+    assert 'id="graph"' not in page
+    assert ">Replay<" not in page
+    assert "Called list_orders." in page
+    assert page.count('<tr class="s-done">') == 1
+
+
+def test_every_run_that_has_ended_can_run_again(http: httpx.Client) -> None:
+    denied = ask(http, {"_tool": "refund", "order": 1, "amount": 5})
+    key = key_of(http, denied)
+    send(http, "/ui/approvals/decide", "/ui/approvals", which=key, decision="deny")
+    cancelled = ask(http, {"_tool": "refund", "order": 2, "amount": 5})
+    send(http, f"/ui/runs/{cancelled}/cancel", f"/ui/runs/{cancelled}")
+    for run_id in (ask(http, ORDERS), ask(http, FAILING), denied, cancelled):
+        actions = ended(http, run_id).partition('id="actions"')[2].partition("</details>\n")[0]
+        for action in ("Run again", "Continue from an earlier step", "Compare"):
+            assert f">{action}<" in actions, (run_id, action)
 
 
 def test_a_call_names_the_call_that_it_waited_for(http: httpx.Client) -> None:

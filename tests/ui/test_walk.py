@@ -126,7 +126,7 @@ def test_a_run_of_somebody_else_appears_while_the_list_is_open(page: Page, site:
 def test_the_slider_shows_what_was_before(page: Page, site: str) -> None:
     run(page, site, {"calls": PLAN["calls"][:3], "output": "†state.largest.id"}, {"customer": "c1"})
     expect(page.locator("#head .status")).to_have_text("done")
-    page.get_by_text("Step by step").click()
+    page.get_by_text("Replay").click()
     slider = page.get_by_role("slider")
     last = int(slider.get_attribute("max") or 0)
     slider.focus()
@@ -156,7 +156,7 @@ def test_a_program_with_its_calls_marked_and_a_fork(page: Page, site: str) -> No
     expect(page.locator("#program li").nth(3)).to_contain_text("find_customer ×6")
     expect(page.get_by_label("What the program printed")).to_have_text("6")
 
-    page.get_by_text("Continue from an earlier step").click()
+    page.locator("summary", has_text="Continue from an earlier step").click()
     page.get_by_label("After moment").last.fill("3")
     page.get_by_role("button", name="Continue in a new run").click()
     expect(page.locator("#head")).to_contain_text("forked from")

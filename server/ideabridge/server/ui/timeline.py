@@ -29,7 +29,7 @@ ROWS: Final = 50
 _NARROWEST: Final = 0.4
 """Minimum width of a bar, in per cent of the full width. Nobody would see a narrower bar."""
 
-_CHARACTER: Final = 2.0
+_CHARACTER: Final = 2.3
 """The largest width of a character of a text above the axis, in per cent of the axis. This is its
 width on a phone."""
 
@@ -48,6 +48,10 @@ _LEAST_IDLE: Final = 0.01
 _LONG_IDLE: Final = 2.0
 """An idle stretch is long if it lasts longer than this multiple of the width at which it would be
 drawn."""
+
+_SHORT_IDLE: Final = 1.0
+"""An idle stretch of up to this many seconds is drawn to scale, unless it is longer than the time
+in which something ran."""
 
 _MOST_BREAKS: Final = 20
 """Maximum number of stretches that are drawn shorter. Each row contains a mark for each of them."""
@@ -332,7 +336,8 @@ class Axis:
         idle_width = max(_IDLE * work, _LEAST_IDLE)
         idle: list[tuple[float, float]] = []
         if work > 0:
-            long = [gap for gap in gaps if _length(gap) > _LONG_IDLE * idle_width]
+            longest_to_scale = max(_LONG_IDLE * idle_width, min(work, _SHORT_IDLE))
+            long = [gap for gap in gaps if _length(gap) > longest_to_scale]
             idle = sorted(nlargest(_MOST_BREAKS, long, key=_length))
 
         if is_round and idle:
