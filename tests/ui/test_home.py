@@ -274,6 +274,22 @@ def test_the_week_counts_failed_runs(page: Page, site: str) -> None:
     expect(page.locator("#running .status")).to_have_text(["failed", "done"])
 
 
+def test_a_run_that_was_denied_is_not_a_failed_one_in_the_chart(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    denied = ask(http, {"_tool": "refund", "order": 1, "amount": 5})
+    key = key_of(http, denied)
+    send(http, "/ui/approvals/decide", "/ui/approvals", which=key, decision="deny")
+    page.goto(f"{site}home")
+    week = page.locator("#week figure").first
+    expect(week.locator("figcaption")).to_have_text("1 run")
+    expect(week.locator("svg rect.failed")).to_have_count(0)
+
+    ask(http, {"_tool": "compute", "code": "1 / 0"})
+    page.goto(f"{site}home")
+    expect(week.locator("figcaption")).to_have_text("2 runs 1 failed")
+
+
 def test_a_day_in_the_chart_has_its_failed_runs_below_the_others() -> None:
     monday = DayOfUse(date(2026, 6, 1), runs=2, failed_runs=1)
     tuesday = DayOfUse(date(2026, 6, 2), runs=1)

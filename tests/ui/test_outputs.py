@@ -173,12 +173,11 @@ def test_a_run_beside_an_earlier_one(http: httpx.Client) -> None:
     assert f'href="/ui/runs/{now}/compare"' in ended(http, now)
 
     page = unescape(http.get(f"/ui/runs/{now}/compare").text)
-    # Runs are named after the input in which they differ, and parameters that follow from it are
-    # folded.
+    # Runs are named after the input in which they differ.
     assert f'<option value="{before}" selected>customer c1, ' in page
     changed = _then_and_now("<del>c1</del>", "<ins>c2</ins>")
     assert f'<th scope="row">customer</th>{changed}' in page
-    assert '<details class="raw"><summary>Parameters</summary>' in page
+    assert '<details class="raw"><summary>As JSON</summary>' in page
     words = " ".join(re.sub("<[^>]*>", "", page).split())
     assert "The outputs differ. 1 of 2 calls differs: customer is c2 instead of c1." in words
     assert '<span class="minus">-  "customer": "c1"</span>' in page
@@ -212,6 +211,23 @@ def test_fields_of_the_output_that_differ_are_a_table(http: httpx.Client) -> Non
         ("late", _then_and_now("", "<ins>true</ins>")),
     ]
     assert "<summary>Output as JSON</summary>" in page
+
+
+def test_only_the_words_that_differ_are_marked(http: httpx.Client) -> None:
+    for text in ("Pay 20 euros back to Ann", "Pay 50 euros back to Ann"):
+        now = ask(http, ORDERS, output={"note": text, "total": text[4:6]}, name="pay")
+        ended(http, now)
+
+    page = http.get(f"/ui/runs/{now}/compare").text
+    note = _then_and_now(
+        "<del>Pay <mark>20</mark> euros back to Ann</del>",
+        "<ins>Pay <mark>50</mark> euros back to Ann</ins>",
+    )
+    assert note in page
+    # If everything differs, nothing stands out.
+    assert _then_and_now("<del>20</del>", "<ins>50</ins>") in page
+    # What the comparison found comes before what is compared.
+    assert page.index("The outputs differ.") < page.index("Compare with <select")
 
 
 def _then_and_now(then: str, now: str) -> str:

@@ -444,9 +444,12 @@ def test_the_output_of_a_run_comes_first(page: Page, site: str, http: httpx.Clie
     output = box("#result")
     assert box(".times")["y"] > output["y"] + output["height"] - 1
     assert box(".whole-graph")["x"] > box(".times")["x"] + box(".times")["width"]
-    assert output["width"] > box(".times")["width"]
-    # A table of short values is as wide as they are, so that numbers are beside their labels.
-    assert box("#result .scroll")["width"] < output["width"] / 2
+    # The output is as wide as its short values, so that numbers are beside their labels, and its
+    # actions end where it ends.
+    assert output["width"] < box(".times")["width"]
+    table = box("#result .scroll")
+    actions = box("#result summary")
+    assert 0 <= table["x"] + table["width"] - actions["x"] - actions["width"] < 24
 
     page.set_viewport_size({"width": 390, "height": 800})
     places = [box(one)["y"] for one in ("#result", ".times", ".whole-graph", "#state")]

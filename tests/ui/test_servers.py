@@ -39,6 +39,21 @@ def site(tmp_path: Path) -> Generator[str]:
         yield url
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_can_be_pressed_in_a_row_is_above_the_link_of_the_row(
+    page: Page, site: str, width: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{site}modules")
+    row = page.locator("tr.is-failing")
+    expect(row.get_by_role("button", name="Retry broken")).to_be_enabled()
+    # A click on the row itself would lead to the page of the server.
+    row.get_by_role("link", name="Edit broken").click()
+    expect(page).to_have_url(f"{site}servers/edit?name=broken")
+    page.go_back()
+    row.get_by_role("button", name="Retry broken").click(trial=True)
+
+
 def test_the_list_has_a_light_for_each_server(page: Page, site: str) -> None:
     page.goto(f"{site}modules")
     table = page.get_by_role("table", name="Servers")

@@ -7,6 +7,7 @@ by line.
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Final, Literal, TypeAlias
@@ -51,6 +52,10 @@ _MOST_CHANGES: Final = 12
 lines.
 """
 
+_LEAST_COMMON: Final = 0.5
+"""Minimum share of words that two values have in common if the others are marked."""
+
+_WORDS: Final = re.compile(r"\S+|\s+")
 _LONGEST_FIELD: Final = 80
 _DEEPEST: Final = 6
 
@@ -66,6 +71,14 @@ class ComparedField:
 
 
 @dataclass(frozen=True, slots=True)
+class TextPart:
+    """Words of a value. `is_changed`: whether the other value lacks them."""
+
+    text: str
+    is_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FieldChange:
     """A field that differs between two values.
 
@@ -77,6 +90,33 @@ class FieldChange:
     path: str
     before: str
     now: str
+
+    @property
+    def parts_before(self) -> list[TextPart]:
+        """The earlier value, divided where its words differ from those of the later one."""
+        return _parts_of(self.before, self.now)
+
+    @property
+    def parts_now(self) -> list[TextPart]:
+        """The later value, divided where its words differ from those of the earlier one."""
+        return _parts_of(self.now, self.before)
+
+
+def _parts_of(text: str, other: str) -> list[TextPart]:
+    """Return the parts of a text that its comparison with another text consists of.
+
+    If the texts have few words in common, everything has changed, and no part is marked.
+    """
+    words: list[str] = _WORDS.findall(text)
+    matcher = difflib.SequenceMatcher(None, words, _WORDS.findall(other), autojunk=False)
+    if matcher.ratio() < _LEAST_COMMON:
+        return [TextPart(text)]
+
+    parts: list[TextPart] = []
+    for tag, start, end, _, _ in matcher.get_opcodes():
+        if end > start:
+            parts.append(TextPart("".join(words[start:end]), tag != "equal"))
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
