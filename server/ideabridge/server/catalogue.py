@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
@@ -102,14 +102,8 @@ def exposed_names(
     used_names = set(names.values())
     for form in (_own, _with_module, _with_hash):
         for places in (in_process, of_modules):
-            candidates = {place: form(tools[place]) for place in places if place not in names}
-            count = Counter(candidates.values())
-            for place, name in candidates.items():
-                if name is None or count[name] > 1 or name in used_names:
-                    continue
-                if not is_taken(name, tools[place]):
-                    names[place] = name
-
+            unnamed = {place: tools[place] for place in places if place not in names}
+            names.update(_free_names(unnamed, form, used_names, is_taken))
             used_names.update(names.values())
 
     for place, tool in enumerate(tools):
@@ -118,6 +112,32 @@ def exposed_names(
             used_names.add(names[place])
 
     return [names[place] for place in range(len(tools))]
+
+
+def _free_names(
+    tools: Mapping[int, Tool],
+    form: Callable[[Tool], str | None],
+    used_names: Collection[str],
+    is_taken: Callable[[str, Tool], bool],
+) -> dict[int, str]:
+    """Return the names of one form that are free, keyed by the place of the tool. A name that
+    several of these tools would get is not free.
+    """
+    candidates: dict[int, str] = {}
+    for place, tool in tools.items():
+        name = form(tool)
+        if name is not None:
+            candidates[place] = name
+
+    count = Counter(candidates.values())
+    free: dict[int, str] = {}
+    for place, name in candidates.items():
+        if count[name] > 1 or name in used_names:
+            continue
+        if not is_taken(name, tools[place]):
+            free[place] = name
+
+    return free
 
 
 def _own(tool: Tool) -> str | None:
