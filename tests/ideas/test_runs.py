@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ideabridge.bridge.context.failure import NO_OUTPUT
 from ideabridge.bridge.store.errors import (
     RunExistsError,
     StaleDriverError,
@@ -16,7 +17,7 @@ from ideabridge.bridge.store.errors import (
 )
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.bridge.store.journal import OUTLINED, CallMark, RunSource
-from ideabridge.bridge.store.run_filter import RunFilter
+from ideabridge.bridge.store.run_filter import Outcome, RunFilter
 from ideabridge.bridge.store.run_record import Handover, RunOrigin, StoredSummary
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.tool_memory import ApprovedCall
@@ -251,6 +252,26 @@ def test_failed_runs_are_found_and_counted(store: Store) -> None:
     assert store.daily_use.newest_runs("ann", RunFilter(words="wr"), newest=10) == 1
     # Older runs are not examined.
     assert store.daily_use.newest_runs(SEES_ALL, failed, newest=3) == 1
+
+
+def test_runs_are_found_by_what_became_of_their_calls(store: Store) -> None:
+    for name, status, summary in (
+        ("right", "done", StoredSummary()),
+        ("partly", "done", StoredSummary(errors=2, denied=1)),
+        ("denied", "done", StoredSummary(errors=1, denied=1)),
+        ("no output", "failed", StoredSummary(errors=1, denied=1, reason=NO_OUTPUT)),
+        ("failed", "failed", StoredSummary(errors=1, reason=NO_OUTPUT)),
+        ("stalled", "stalled", StoredSummary()),
+    ):
+        epoch = begin(store, name, caller="ann")
+        store.runs.set_status(name, epoch, status, summary)
+
+    def ended(outcome: Outcome) -> list[str]:
+        chosen = RunFilter(outcome=outcome)
+        return [run.id for run in store.runs.newest(SEES_ALL, chosen=chosen)]
+
+    assert ended("failed") == ["failed", "partly"]
+    assert ended("denied") == ["no output", "denied"]
 
 
 def test_runs_are_found_by_the_program_that_asked(store: Store) -> None:

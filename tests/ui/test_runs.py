@@ -85,9 +85,9 @@ def test_the_list_counts_the_errors_of_a_run(http: httpx.Client) -> None:
     assert "Open the failed call" in head[0]
     # Nobody is invited to make a tool from something that failed.
     assert "Make it a tool" not in head[2]
-    # The stored status is `done`, so the run is in the list with this status.
+    # The stored status is `done`, but the row says that the run failed.
     assert listed(http, "/ui/runs?status=done") == [run_id]
-    assert listed(http, "/ui/runs?status=failed") == []
+    assert listed(http, "/ui/runs?status=failed") == [run_id]
 
 
 def test_the_list_says_who_asked(http: httpx.Client, site: str, tmp_path: Path) -> None:
@@ -575,6 +575,8 @@ def test_a_call_that_was_denied_has_not_failed(http: httpx.Client) -> None:
         assert f"order {order}, amount 5" in row, row
 
     assert listed(http, "/ui/runs?status=any_failure") == []
+    assert listed(http, "/ui/runs?status=failed") == []
+    assert listed(http, "/ui/runs?status=denied") == [with_reader, mixed, denied]
     assert "failed" not in http.get("/ui/home").text.partition('id="week"')[2].partition("<svg")[0]
 
 
@@ -599,6 +601,8 @@ def test_a_run_without_an_output_because_of_a_denial_is_denied(http: httpx.Clien
     # A call that failed by itself is a failure, whatever else was denied.
     assert "s-failed" in row_of(http, failed)
     assert listed(http, "/ui/runs?status=any_failure") == [failed]
+    assert listed(http, "/ui/runs?status=failed") == [failed]
+    assert listed(http, "/ui/runs?status=denied") == [denied]
 
 
 def test_a_call_over_items_is_one_dot_until_all_have_ended() -> None:

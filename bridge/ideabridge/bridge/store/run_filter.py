@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from ideabridge.bridge.context.failure import NO_OUTPUT
 from ideabridge.bridge.store.ideas import past_time
+
+Outcome: TypeAlias = Literal["failed", "denied"]
+"""What became of the calls of a run that has ended; see `RunFilter`."""
 
 _CALLS_TOOL: Final = (
     "(title = ? OR EXISTS (SELECT 1 FROM idea_calls WHERE tool = ? AND idea IN ("
@@ -20,14 +23,13 @@ made it, and `occurrences` names the others.
 """
 
 
-_HAS_ERRORS: Final = (
-    "coalesce(CAST(json_extract(summary, '$.errors') AS INTEGER), 0) > "
-    "coalesce(CAST(json_extract(summary, '$.denied') AS INTEGER), 0)"
-)
+_ERRORS: Final = "coalesce(CAST(json_extract(summary, '$.errors') AS INTEGER), 0)"
+_DENIED: Final = "coalesce(CAST(json_extract(summary, '$.denied') AS INTEGER), 0)"
+_HAS_ERRORS: Final = f"{_ERRORS} > {_DENIED}"
 _LACKS_OUTPUT: Final = (
     "(status = 'failed' "
     f"AND coalesce(CAST(json_extract(summary, '$.reason') AS TEXT), '') = '{NO_OUTPUT}' "
-    "AND coalesce(CAST(json_extract(summary, '$.denied') AS INTEGER), 0) > 0)"
+    f"AND {_DENIED} > 0)"
 )
 HAS_FAILED: Final = (
     f"({_HAS_ERRORS} OR (status IN ('failed', 'stalled', 'limit') AND NOT {_LACKS_OUTPUT}))"
@@ -36,6 +38,13 @@ HAS_FAILED: Final = (
 by denied calls. A run whose output is missing only because calls were denied has not failed.
 """
 
+_OUTCOMES: Final[dict[Outcome, str]] = {
+    "failed": f"(status IN ('done', 'failed') AND {HAS_FAILED})",
+    "denied": (
+        f"((status = 'done' OR {_LACKS_OUTPUT}) AND {_DENIED} > 0 AND {_ERRORS} = {_DENIED})"
+    ),
+}
+"""SQL conditions, on a row of `runs`, for each outcome of `RunFilter`."""
 
 ASKER: Final = (
     "coalesce(nullif(client, ''), CAST(json_extract(summary, '$.origin.host') AS TEXT), "
@@ -55,6 +64,10 @@ alone or followed by a version, which begins with a digit.
 """
 
 
+_SEARCHED: Final = "title || ' ' || id || ' ' || replace(title, '_', ' ')"
+"""SQL expression, on a row of `runs`: the text in which words are looked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunFilter:
     """Conditions for runs. A run must meet all of them. None or an empty list of names means no
@@ -65,9 +78,12 @@ class RunFilter:
             Call `Ideas.index_all` first, so that the latest Solutions are indexed.
         since, until: the time when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
             `3d`, `12h`, `2w`.
-        words: a part of the run's title or id.
+        words: a part of the run's title or id. In the title, a space also stands for an underscore,
+            as where people read the name of a tool.
         askers: names of programs, without versions and in any case; one of them must have asked for
             the run.
+        outcome: what must have become of the run's calls: `failed` means that the run or some of
+            its calls failed, and `denied` that nothing failed, but calls were denied.
         failed: whether the run must have failed, stalled, reached a limit or ended with errors
             that no denied call has caused.
     """
@@ -77,6 +93,7 @@ class RunFilter:
     until: str | None = None
     words: str | None = None
     askers: tuple[str, ...] = ()
+    outcome: Outcome | None = None
     failed: bool = False
 
     def clauses(self) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -95,12 +112,15 @@ class RunFilter:
             yield "created < ?", (past_time(self.until, "until"),)
 
         if self.words is not None:
-            yield "instr(lower(title || ' ' || id), lower(?)) > 0", (self.words,)
+            yield f"instr(lower({_SEARCHED}), lower(?)) > 0", (self.words,)
 
         if self.askers:
             condition = " OR ".join(_IS_ASKED_BY for _ in self.askers)
             values = tuple(name for asker in self.askers for name in (asker, asker))
             yield f"({condition})", values
+
+        if self.outcome is not None:
+            yield _OUTCOMES[self.outcome], ()
 
         if self.failed:
             yield HAS_FAILED, ()

@@ -20,7 +20,7 @@ from ideabridge.bridge.errors import ForkError
 from ideabridge.bridge.loop.event import LOCAL_USER
 from ideabridge.bridge.reading import are_small, read_beside
 from ideabridge.bridge.store.errors import UnknownRunError
-from ideabridge.bridge.store.run_filter import RunFilter
+from ideabridge.bridge.store.run_filter import Outcome, RunFilter
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import person_of, sees_run_of
@@ -58,7 +58,15 @@ logger = logging.getLogger(__name__)
 PAGE: Final = 50
 """Number of runs on a page."""
 
-STATUSES: Final[tuple[ListedStatus, ...]] = get_args(ListedStatus)
+_OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+"""The values of the status filter that do not stand for a stored status: a row shows that a run
+failed, or that its calls were denied, although the run itself may be done.
+"""
+
+_STATUSES: Final[tuple[ListedStatus, ...]] = tuple(
+    status for status in get_args(ListedStatus) if status not in _OUTCOMES
+)
+"""The values of the status filter that stand for a stored status."""
 
 _ANY_FAILURE: Final = "any_failure"
 """The value of the status filter for runs that failed in any way, including those that are done
@@ -191,13 +199,14 @@ class RunPages:
             listed_runs,
             store,
             user if user and visitor.manages else visitor.scope,
-            status=next((listed for listed in STATUSES if listed == status), None),
+            status=next((listed for listed in _STATUSES if listed == status), None),
             chosen=RunFilter(
                 tool=conditions["tool"] or None,
                 since=conditions["since"] or None,
                 until=conditions["until"] or None,
                 words=conditions["words"] or None,
                 askers=names_given_by(asker) if asker else (),
+                outcome=next((outcome for outcome in _OUTCOMES if outcome == status), None),
                 failed=status == _ANY_FAILURE,
             ),
         )
@@ -218,7 +227,7 @@ class RunPages:
             request,
             "runs.html",
             rows=rows,
-            statuses=STATUSES,
+            statuses=(*_STATUSES, *_OUTCOMES),
             any_failure=_ANY_FAILURE,
             quick_links=await compute_in_thread(self._quick_links, filters, visitor),
             asked={**conditions, "status": status, "user": user, "assistant": asker},
