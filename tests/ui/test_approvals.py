@@ -94,7 +94,7 @@ def test_past_decisions_have_the_call_with_its_values(http: httpx.Client) -> Non
     approve(http, run_id)
     table = http.get("/ui/approvals/past").text.partition("Past decisions</h1>")[2]
     assert '<span class="status s-done">approved</span>' in table
-    assert f'<a href="/ui/runs/{run_id}/calls/0">refund</a>' in table
+    assert f'<a href="/ui/runs/{run_id}/calls/0">Refund</a>' in table
     assert "order 1, amount 5, note dear customer" in text_of(table)
     # No decision has a reason, so there is no column for reasons.
     assert "Reason</th>" not in table
@@ -121,7 +121,7 @@ def test_a_decision_leads_to_its_run(http: httpx.Client, decision: str) -> None:
     fields = {"which": key, "decision": decision, "seal": seal(http, key)}
     path = "/ui/approvals"
     answer = send(http, "/ui/approvals/decide", path, **fields)
-    link = f'<a href="/ui/runs/{run_id}">See the run refund</a>'
+    link = f'<a href="/ui/runs/{run_id}">See the run Refund</a>'
     made = {"approve": "approved", "deny": "denied"}[decision]
     assert f'role="status">1 call {made}. {link}</p>' in answer.text
 
@@ -217,7 +217,7 @@ def test_past_decisions_name_the_call_and_not_the_run(http: httpx.Client) -> Non
         approve(http, run_id)
         table = http.get("/ui/approvals/past").text.partition("Past decisions</h1>")[2]
         row = table.partition(f'<a href="/ui/runs/{run_id}/calls/1">')[2].partition("</tr>")[0]
-        assert text_of(f"<a>{row}").startswith(f"refund {values}")
+        assert text_of(f"<a>{row}").startswith(f"Refund {values}")
 
 
 def test_a_call_is_edited_in_a_field_for_each_of_its_values(

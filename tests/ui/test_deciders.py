@@ -268,7 +268,7 @@ async def test_a_call_that_a_grant_approved_names_the_grant(site: tuple[str, Pat
     why = re.findall(r'<span class="dim sub">(.*)</span>', page)
     by = "the person at the terminal"
     assert why[0].endswith(f" for a decision by {by}")
-    grant = f"the grant of refund 1 of 2 by {by}"
+    grant = f"the grant of Refund 1 of 2 by {by}"
     assert ", which may change the same things; waited " in why[1]
     assert why[1].endswith(f" for a decision by {grant}")
     # The list of decisions contains only those that somebody made.

@@ -48,7 +48,7 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
         page.goto(link_to(site))
         page.goto(f"{site}ideas/refund_first")
         copied = page.get_by_role("group", name="Copied values")
-        expect(copied).to_contain_text("total of item 0 of the result of list_orders")
+        expect(copied).to_contain_text("total of item 0 of the result of List orders")
         page.get_by_text("Evidence: 1 more run").click()
         evidence = page.get_by_role("group", name="Evidence", exact=True)
         expect(evidence.locator("tbody tr")).to_have_count(1)

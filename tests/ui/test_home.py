@@ -346,7 +346,7 @@ def test_a_tool_that_was_made_here_is_among_those_used_most(page: Page, site: st
     used = page.locator("#most-used")
     expect(used.get_by_role("listitem").filter(has_text="with_tax")).to_contain_text("2 uses")
     expect(used.get_by_role("listitem").filter(has_text="compute")).to_contain_text("2 uses")
-    used.get_by_role("link", name="with_tax").click()
+    used.get_by_role("link", name="With tax").click()
     expect(page.locator("#runs tbody tr")).to_have_count(2)
 
 

@@ -503,9 +503,9 @@ def test_the_tool_page_tells_versions_and_verifies(page: Page, shop_site: tuple[
 def test_a_test_call_of_a_tool_is_a_run(page: Page, shop_site: tuple[str, str]) -> None:
     url, _ = shop_site
     page.goto(f"{url}modules/tools")
-    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="find_customer"))
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="Find customer"))
     expect(row).to_contain_text("only reads")
-    page.get_by_role("link", name="find_customer").click()
+    page.get_by_role("link", name="Find customer").click()
     page.locator("input[name='p.id']").fill("c4")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_label("The output of the run")).to_contain_text("Customer c4")

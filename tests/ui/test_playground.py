@@ -79,7 +79,7 @@ def test_a_tool_leads_to_the_form_that_calls_it(page: Page, site: str, http: htt
     page.goto(f"{site}playground?kind=plan")
     page.get_by_label("Search tools").fill("refund")
     page.get_by_role("link", name="Try refund").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("refund")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Refund")
     expect(page.get_by_role("button", name="Run", exact=True)).to_be_visible()
     # Every tool that the list offers has such a page, and no description ends in the middle of a
     # word.
@@ -139,7 +139,7 @@ def test_a_tool_is_chosen_filled_in_and_run(page: Page, site: str) -> None:
 def test_a_tool_that_was_made_here_is_tried(http: httpx.Client) -> None:
     write_idea(http, WRITTEN, "with_tax")
     path = "/ui/playground?tool=ideas%2Fwith_tax"
-    assert "Made here 1 with_tax" in words_of(http.get(path).text)
+    assert "Made here 1 With tax with_tax" in words_of(http.get(path).text)
     fields = {"from": "playground", "p.net": "7"}
     tried = send(http, "/ui/ideas/with_tax/call", path, **fields)
     assert tried.url.path == "/ui/playground"

@@ -106,7 +106,7 @@ def test_a_command_is_added_with_its_secret_and_works_at_once(
     expect(note).to_contain_text("own is added to")
     expect(note).to_contain_text("env.OWN_TOKEN is a secret")
     expect(page.locator("#state")).to_contain_text("up")
-    expect(page.get_by_role("table", name="Tools of own")).to_contain_text("where")
+    expect(page.get_by_role("table", name="Tools of own")).to_contain_text("Where")
 
     text = file.read_text(encoding="utf-8")
     assert "// what my team uses" in text
@@ -518,7 +518,7 @@ def test_a_server_is_changed_after_its_differences_were_shown(
     expect(page.get_by_role("status")).to_contain_text("own is changed in")
     # The secret is still the same, and the tool has disappeared immediately.
     expect(page.locator("#state")).to_contain_text("up")
-    expect(page.get_by_role("table", name="Tools of own")).not_to_contain_text("save")
+    expect(page.get_by_role("table", name="Tools of own")).not_to_contain_text("Save")
     assert TOKEN not in page.content()
     text = file.read_text(encoding="utf-8")
     assert "// what my team uses" in text

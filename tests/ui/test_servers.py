@@ -164,7 +164,7 @@ def test_the_tools_of_a_server_are_a_table_with_a_page_for_each(page: Page, site
     expect(save).to_contain_text("The server does not say whether it changes anything.")
     expect(save).to_contain_text("Keep a text in a file.")
     expect(save.locator("code")).to_have_text("[text]")
-    table.get_by_role("link", name="speak").click()
+    table.get_by_role("link", name="Speak").click()
     page.get_by_label("text", exact=True).fill("hello there")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_label("The output of the run")).to_contain_text("hello there")
@@ -174,14 +174,14 @@ def test_a_tool_that_its_server_calls_read_only_asks_if_a_person_chooses_so(
     page: Page, site: str
 ) -> None:
     page.goto(f"{site}modules/own")
-    speak = page.get_by_role("row").filter(has=page.get_by_role("link", name="speak", exact=True))
+    speak = page.get_by_role("row").filter(has=page.get_by_role("link", name="Speak", exact=True))
     expect(speak).to_contain_text("The server says that it only reads")
     expect(page.get_by_role("button", name="Ask first: save")).to_have_count(0)
     speak.get_by_role("button", name="Ask first").click()
     expect(page.get_by_role("status")).to_contain_text("speak of own asks first.")
     expect(speak.locator("[aria-current]")).to_have_text("Ask first")
     expect(speak).to_contain_text("You chose to be asked")
-    where = page.get_by_role("row").filter(has=page.get_by_role("link", name="where", exact=True))
+    where = page.get_by_role("row").filter(has=page.get_by_role("link", name="Where", exact=True))
     expect(where.locator("[aria-current]")).to_have_text("Run without asking")
 
     page.goto(f"{site}modules/own/tools/speak")
@@ -197,15 +197,15 @@ def test_the_tools_of_servers_are_among_the_tools(page: Page, site: str) -> None
     page.goto(f"{site}ideas")
     page.get_by_role("link", name="From servers").click()
     table = page.get_by_role("table", name="Tools from servers")
-    speak = table.get_by_role("row", name=re.compile("^speak"))
+    speak = table.get_by_role("row", name=re.compile("^Speak"))
     expect(speak).to_contain_text("own")
     expect(speak).to_contain_text("only reads")
 
     page.get_by_label("Search all tools and saved runs").fill("standard ERROR")
     page.keyboard.press("Enter")
     expect(table.locator("tbody tr")).to_have_count(1)
-    table.get_by_role("link", name="speak").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("speak")
+    table.get_by_role("link", name="Speak").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Speak")
 
 
 def test_the_log_is_searched_by_words_and_by_level(page: Page, site: str) -> None:
@@ -249,7 +249,7 @@ def test_a_server_that_fails_is_tried_again_at_once(page: Page, tmp_path: Path, 
     program.chmod(0o700)
     page.get_by_role("button", name="Retry").click()
     expect(page.get_by_role("status")).to_contain_text("late is up.")
-    expect(page.get_by_role("table", name="Tools of late")).to_contain_text("where")
+    expect(page.get_by_role("table", name="Tools of late")).to_contain_text("Where")
 
 
 def test_damaged_notes_about_changes_hide_no_server(tmp_path: Path, site: str) -> None:

@@ -443,7 +443,7 @@ def test_a_failed_call_is_named_by_its_tool(http: httpx.Client) -> None:
     )
     while "status s-failed" not in (text := http.get(f"/ui/runs/{run_id}").text):
         pass
-    assert "find_customer: there is no customer c9" in text
+    assert "Find customer: there is no customer c9" in text
     assert "internal_0" not in text
 
 

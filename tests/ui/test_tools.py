@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Page, expect
 
+from ideabridge.server.ui.readable_names import readable
 from tests.ui.serving import ask, send, stranger, without_breaks
 from tests.ui.test_approvals import approve
 from tests.ui.test_outputs import ended
@@ -60,8 +61,8 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     assert "list_orders → customer Name of the parameter" in words_of(draft)
     assert "In the run: c1 ." in words_of(draft)
     steps = words_of(draft.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
-    assert steps.startswith("list_orders customer the customer you enter compute")
-    assert steps.endswith(" o the result of list_orders")
+    assert steps.startswith("List orders list_orders customer the customer you enter Compute")
+    assert steps.endswith(" o the result of List orders")
     assert "list_orders" in draft.partition('aria-label="What a call runs">')[2]
 
     tool = send(http, "/ui/ideas/publish", path, ref=made, name="count_orders", answer="plan").text
@@ -72,8 +73,8 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     assert "At the same time" not in words
     assert 'The recorded input and output { "customer" : "c1" } 2' in words
     steps = words_of(tool.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
-    assert steps.startswith("list_orders customer the customer you enter compute")
-    assert steps.endswith(" o the result of list_orders")
+    assert steps.startswith("List orders list_orders customer the customer you enter Compute")
+    assert steps.endswith(" o the result of List orders")
     assert "used by" not in words
 
     called = send(http, "/ui/ideas/count_orders/call", "/ui/ideas/count_orders")
@@ -87,7 +88,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
 def test_the_list_of_tools_says_how_often_each_ran(http: httpx.Client) -> None:
     write_idea(http, WRITTEN, "with_tax")
     row = words_of(rows_of(http)["with_tax"])
-    assert row.startswith("with_tax The price with tax. fixed steps 0 ")
+    assert row.startswith("With tax with_tax The price with tax. fixed steps 0 ")
     # As long as no tool ran, there is no column for when each ran last.
     assert "Last run" not in http.get("/ui/ideas").text
 
@@ -160,8 +161,8 @@ def test_built_in_tools_are_listed_and_lead_to_their_pages(page: Page, site: str
     kinds = page.get_by_role("navigation", name="Kinds of tools")
     kinds.get_by_role("link", name="Built in").click()
     expect(kinds.locator("[aria-current]")).to_have_text(re.compile(r"Built in \d+"))
-    page.get_by_role("table").get_by_role("link", name="compute").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("compute")
+    page.get_by_role("table").get_by_role("link", name="Compute").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Compute")
 
 
 def test_tools_written_by_hand_are_a_part_of_those_made_here(
@@ -199,7 +200,7 @@ def rows_of(http: httpx.Client) -> dict[str, str]:
     """Return the HTML of each row of the list of tools, by the name of its tool."""
     table = http.get("/ui/ideas").text.partition("<tbody>")[2].partition("</tbody>")[0]
     rows = table.split("<tr>")[1:]
-    return {words_of(row).split()[0]: row for row in rows}
+    return {row.partition("/ui/ideas/")[2].partition('"')[0]: row for row in rows}
 
 
 def test_a_draft_names_runs_by_their_titles_and_says_each_value_once(
@@ -222,7 +223,7 @@ def test_a_draft_names_runs_by_their_titles_and_says_each_value_once(
     assert "run_" not in page.get_by_role("main").inner_text()
     form.get_by_label("Name of the tool").fill("some_orders")
     form.get_by_role("button").click()
-    expect(page.get_by_role("heading", name="some_orders", exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name="Some orders", exact=True)).to_be_visible()
     page.get_by_role("link", name="Edit what it asks for").click()
     expect(page.get_by_role("heading", name="Change some_orders")).to_be_visible()
 
@@ -519,7 +520,7 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
     name = card.locator("code").inner_text()
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
     card.get_by_role("button", name="Make it a tool").click()
-    expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name=readable(name), exact=True)).to_be_visible()
     # Nobody has to write the same value twice.
     expect(page.locator("#call-form").get_by_role("textbox")).to_have_count(1)
     # The page says how to ask for the new tool, and how assistants see it.

@@ -58,8 +58,9 @@ from ideabridge.server.ui.call_values import (
 from ideabridge.server.ui.deciders import may_choose_deciders, write_deciders
 from ideabridge.server.ui.edited_call import EditField, call_of_fields, edit_fields
 from ideabridge.server.ui.forms import number_from
+from ideabridge.server.ui.readable_names import run_name
 from ideabridge.server.ui.server_forms import file_to_change
-from ideabridge.server.ui.showing import as_json, capital, in_one_line, run_name
+from ideabridge.server.ui.showing import as_json, capital, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.shown import (

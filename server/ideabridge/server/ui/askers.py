@@ -26,6 +26,25 @@ _PROGRAMS: Final = {
 """The host of each of these programs, keyed by the name that the program gives itself, in lower
 case. Other hosts give themselves a name or a title from the table of hosts."""
 
+_TERMINALS: Final = frozenset(
+    {
+        "amazon-q",
+        "claude-code",
+        "codex",
+        "copilot-cli",
+        "crush",
+        "gemini-cli",
+        "goose",
+        "opencode",
+        "qwen-code",
+        "warp",
+    }
+)
+_CHATS: Final = frozenset({"claude-desktop", "lm-studio"})
+"""The hosts that run in a terminal, and those with a window for a conversation. All others are
+editors, or parts of one.
+"""
+
 THIS_PAGE: Final = "this page"
 """The name of the page as a program that asks for runs."""
 
@@ -72,6 +91,18 @@ class AskingProgram:
         """
         origin = record.summary.origin
         return cls.of(record.client or origin.host or origin.client)
+
+
+def kind_of_assistant(name: str) -> str:
+    """Return where people use the program that they know by a name: `terminal`, `chat` or `editor`,
+    or `agent` if this is not known.
+    """
+    host = next((host.name for host in HOSTS if host.title == name), None)
+    if host is None:
+        return "agent"
+    if host in _TERMINALS:
+        return "terminal"
+    return "chat" if host in _CHATS else "editor"
 
 
 def names_given_by(name: str) -> tuple[str, ...]:

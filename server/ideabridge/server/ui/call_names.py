@@ -1,7 +1,8 @@
-"""Call names: names the calls of a run for people. A call has the name of its tool and, if several
-calls have the same tool, its place among them, such as `find_customer 2 of 3`. Messages of the
-engine and the command line count all calls of a run from 0; a page shows that number only where it
-says so.
+"""Call names: names the calls of a run for people. A call has the name of its tool in words and, if
+several calls have the same tool, its place among them, such as `Find customer 2 of 3`.
+
+Messages of the engine and the command line count all calls of a run from 0; a page shows that
+number only where it says so.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ideabridge.bridge.context.references import clipped
+from ideabridge.server.ui.readable_names import readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class CallName:
     place: str = ""
 
     def __str__(self) -> str:
-        tool = clipped(self.tool) or "a call without a tool"
+        tool = clipped(readable(self.tool)) or "a call without a tool"
         return f"{tool} {self.place}" if self.place else tool
 
 

@@ -15,6 +15,7 @@ from ideabridge.bridge.loop.call import Read
 from ideabridge.bridge.loop.graph import depths
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.server.ui.call_names import CallName, call_names
+from ideabridge.server.ui.readable_names import readable
 from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.stages import MOST_NAMED, stages_of
 from ideabridge.server.ui.timeline import awaited, call_status, suppliers
@@ -356,7 +357,7 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
         call = progress.call
         box = Box(
             key=_key(call.index),
-            title=call.name,
+            title=readable(call.name),
             place=names[bar.number].place,
             note=call.instance or _note(map(format_reference, call.writes)),
             status=call_status(progress) if progress.settled else bar.status,
@@ -451,7 +452,9 @@ def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
         key = _key(number)
         name = names[call["place"]]
         status = "done" if call["read_only"] else "asking"
-        parts.add_call(Box(key, name.tool, _note(call["writes"]), status, place=name.place))
+        parts.add_call(
+            Box(key, readable(name.tool), _note(call["writes"]), status, place=name.place)
+        )
         instance = call.get("instance")
         ordered = frozenset[Any](call.get("ordered_after", ()))
         for place in call["after"]:

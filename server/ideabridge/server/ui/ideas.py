@@ -60,6 +60,7 @@ from ideabridge.server.ui.forms import (
 )
 from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.plan_steps import PlanSteps, layers_of, words_of_plan
+from ideabridge.server.ui.readable_names import has_words, title_names_tools
 from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.run_rows import RunRow, RunRows
 from ideabridge.server.ui.runs import PAGE as PAGE_OF_RUNS
@@ -69,7 +70,6 @@ from ideabridge.server.ui.showing import (
     bounded,
     in_few_words,
     in_one_line,
-    title_names_tools,
 )
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.suggested import SuggestedTool
@@ -404,13 +404,7 @@ class IdeaPages:
     def _having(self, words: str, tools: Iterable[Tool], visitor: Visitor) -> list[Tool]:
         """Return the tools that have these words and that the visitor may call."""
         offer = self._bridge.offer.to(visitor.caller)
-        looked_for = words.casefold()
-        return [
-            tool
-            for tool in tools
-            if offer.has_tool(tool)
-            and looked_for in f"{tool.name} {tool.module or ''} {tool.description}".casefold()
-        ]
+        return [tool for tool in tools if offer.has_tool(tool) and has_words(tool, words)]
 
     def _rows_of(
         self, ideas: Sequence[IdeaRecord | IdeaHit | StoredIdea], visitor: Visitor

@@ -22,6 +22,7 @@ from ideabridge.server.hosts.entries import started_by
 from ideabridge.server.hosts.host import HostFileError
 from ideabridge.server.ui.access import Visitor, expect_manager, form_of, visitor_of
 from ideabridge.server.ui.forms import fields_of, number_from, read_fields, with_values
+from ideabridge.server.ui.readable_names import has_words
 from ideabridge.server.ui.server_forms import (
     LatestChange,
     has_servers_to_import,
@@ -222,7 +223,7 @@ class ModulePages:
         tools = [
             tool
             for tool in sorted(self._tools(name, visitor), key=attrgetter("name"))
-            if words.casefold() in f"{tool.name} {tool.description}".casefold()
+            if has_words(tool, words)
         ]
         module = None
         log_end: list[str] = []

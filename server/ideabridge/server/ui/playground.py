@@ -24,6 +24,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import FormFields, form_of, visitor_of
 from ideabridge.server.ui.forms import Field, fields_of, fields_of_tool, with_values
+from ideabridge.server.ui.readable_names import has_words, title_of
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.text_faults import TextFault, faults_of_plan
 from ideabridge.server.ui.tool_policies import page_of
@@ -128,13 +129,14 @@ class ToolForm:
     """The form that calls a tool.
 
     Attributes:
-        name: the name of the tool.
+        title, name: the title and the name of the tool.
         page: the path of the tool's own page, below the path of all pages.
         action: the path that the form is sent to, below the path of all pages.
         description: the description of the tool.
         fields: a field for each parameter.
     """
 
+    title: str
     name: str
     page: str
     action: str
@@ -148,11 +150,12 @@ class ToolChoice:
 
     Attributes:
         page: the path of the tool's own page, below the path of all pages.
-        name: the name of the tool.
+        title, name: the title and the name of the tool.
         about: what it does, in one sentence.
     """
 
     page: str
+    title: str
     name: str
     about: str
 
@@ -199,8 +202,8 @@ class ToolChoices:
         """
         by_group: dict[str, list[ToolChoice]] = {}
         for tool, page in tools:
-            if words.casefold() in f"{tool.name} {tool.module} {tool.description}".casefold():
-                choice = ToolChoice(page, tool.name, about_tool(tool))
+            if has_words(tool, words):
+                choice = ToolChoice(page, title_of(tool), tool.name, about_tool(tool))
                 by_group.setdefault(group_of(tool), []).append(choice)
 
         groups: list[ToolGroup] = []
@@ -351,7 +354,8 @@ class Playground:
             fields = fields_of_tool(self._bridge.store.publications.named(name, caller=caller), {})
         else:
             fields = fields_of(tool.parameters)
-        return ToolForm(tool.name, page, action, tool.description, with_values(fields, values))
+        filled = with_values(fields, values)
+        return ToolForm(title_of(tool), tool.name, page, action, tool.description, filled)
 
     def _examples(self, kind: str, caller: str) -> list[Example]:
         """Return the examples of a kind of text.

@@ -10,6 +10,7 @@ from typing import Final
 from ideabridge.bridge.context.failure import NOT_RUN, read_failure
 from ideabridge.bridge.context.references import clipped
 from ideabridge.bridge.loop.progress import Progress
+from ideabridge.server.ui.readable_names import readable
 from ideabridge.server.ui.stages import MOST_NAMED, stages_of
 from ideabridge.server.ui.timeline import bar_status
 from ideabridge.server.views.trace import CallBar, RuleOfCall, Trace
@@ -32,14 +33,14 @@ class _Call:
 
     @property
     def name(self) -> str:
-        return clipped(self.bar.name, _LONGEST_NAME) or "a call"
+        return clipped(readable(self.bar.name), _LONGEST_NAME) or "a call"
 
 
 def sentence_of(
     trace: Trace, calls: Sequence[Progress], most: int, *, is_left: bool = False
 ) -> str:
-    """Return what the calls of a run did, such as `Called list_orders and find_customer at the same
-    time, then compute.`, or "" if the run has no calls.
+    """Return what the calls of a run did, such as `Called List orders and Find customer at the same
+    time, then Compute.`, or "" if the run has no calls.
 
     Args:
         trace: the trace of the run.
@@ -103,7 +104,7 @@ def _in_numbers(listed: Sequence[_Call], most: int) -> str:
     """Return a sentence that counts the calls, such as `12 calls of 3 tools: 9 done, 3 failed`."""
     tools = {call.name for call in listed}
     if len(tools) == 1:
-        of = clipped(listed[0].bar.name, _LONGEST_NAME)
+        of = listed[0].name
     else:
         of = f"{len(tools):,} tools"
 

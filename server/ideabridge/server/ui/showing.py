@@ -17,8 +17,14 @@ from markupsafe import Markup
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.modules.sign_ins import login_command
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.server.ui.askers import AskingProgram, deciders_as_read_by
+from ideabridge.server.ui.readable_names import (
+    code_name_of,
+    readable,
+    run_name,
+    title_in_words,
+    title_of,
+)
 from ideabridge.server.views.text import Beginning, source_text
 from ideabridge.tools.encoding import JSON, encode
 from ideabridge.tools.names import (
@@ -331,35 +337,6 @@ def problem_of(status: ModuleStatus) -> str:
     return f"The program {no_program['program']} was not found. Is it installed?"
 
 
-_NAMED_TOOLS: Final = 3
-"""Number of tools that stay in the name of a run when the name is cut."""
-
-_TOOLS: Final = re.compile(r"(?:program: )?[^\s+]+(?: \+ [^\s+]+)+")
-"""A title that consists of the names of tools; see `title_of_tools`."""
-
-_UNTITLED: Final = {"plan": "Untitled plan", "solve": "Untitled task", "session": "Direct calls"}
-
-
-def title_names_tools(title: str) -> bool:
-    """Return whether a title consists of the names of tools only; see `title_of_tools`."""
-    return title.isidentifier() or _TOOLS.fullmatch(title) is not None
-
-
-def run_name(record: RunRecord) -> str:
-    """Return the name of a run for people.
-
-    The name is the title of the run or, for a run without a title, a description. A title that
-    lists many tools is cut after the first few.
-    """
-    if not record.title:
-        return _UNTITLED.get(record.kind, "Untitled run")
-
-    tools = record.title.split(" + ")
-    if len(tools) <= _NAMED_TOOLS + 1 or _TOOLS.fullmatch(record.title) is None:
-        return record.title
-    return f"{' + '.join(tools[:_NAMED_TOOLS])} + {len(tools) - _NAMED_TOOLS} more"
-
-
 _PLAIN_WORD: Final = re.compile(r"[a-z]+(?=[\s,:])")
 """Matches a word at the start of a text that is neither a path nor a key of a file."""
 
@@ -457,6 +434,10 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "problem_of": problem_of,
     "without_login": without_login,
     "run_name": run_name,
+    "readable": readable,
+    "title_of": title_of,
+    "title_in_words": title_in_words,
+    "code_name_of": code_name_of,
     "as_read_by": as_read_by,
     "capital": capital,
     "reason": reason,

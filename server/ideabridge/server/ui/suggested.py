@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
@@ -10,6 +9,7 @@ from urllib.parse import urlencode
 from ideabridge.bridge.lifting.plain import OpenPoint
 from ideabridge.bridge.publishing.suggestions import Suggestion
 from ideabridge.server.ui.forms import number_from
+from ideabridge.server.ui.readable_names import in_words, readable
 from ideabridge.tools.names import counted
 
 _MOST_STEPS: Final = 3
@@ -17,8 +17,6 @@ _MOST_STEPS: Final = 3
 
 _MOST_DOUBTS: Final = 3
 """Number of doubts on the card of a suggestion. The page of the draft lists them all."""
-
-_BETWEEN_WORDS: Final = re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +49,12 @@ class SuggestedTool:
 
 def _title(tools: tuple[str, ...]) -> str:
     """Return the steps as a sentence, such as `Find customer, then list orders`."""
-    named = [_in_words(tool) for tool in tools[:_MOST_STEPS]]
+    named = [in_words(tool) for tool in tools[:_MOST_STEPS]]
     more = len(tools) - len(named)
     if more:
         named.append(counted(more, "more step"))
     title = ", then ".join(named)
     return f"{title[:1].upper()}{title[1:]}"
-
-
-def _in_words(name: str) -> str:
-    """Return the words of a tool's name. Abbreviations keep their capital letters."""
-    words = [word for word in _BETWEEN_WORDS.split(name) if word]
-    return " ".join(word if word.isupper() else word.lower() for word in words) or name
 
 
 def _doubts(suggestion: Suggestion) -> list[str]:
@@ -93,8 +85,8 @@ def _without_results(dropped: list[str], steps: int) -> str:
     if len(dropped) == steps and steps > 1:
         return f"the tool would return {'neither' if steps == 2 else 'no'} result"
     if len(dropped) == 1:
-        return f"the result of {dropped[0]} would not be used or returned"
+        return f"the result of {readable(dropped[0])} would not be used or returned"
 
-    *first, last = dict.fromkeys(dropped)
+    *first, last = dict.fromkeys(map(readable, dropped))
     named = f"{', '.join(first)} and {last}" if first else last
     return f"the results of {named} would not be used or returned"

@@ -1,0 +1,110 @@
+"""Readable names: writes the names of tools, which are for programs, in words for people.
+
+A page shows the words first, and the name itself less prominently beside or below them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ideabridge.bridge.store.run_record import RunRecord
+from ideabridge.tools.tool import Tool
+
+_NAME: Final = re.compile(r"[^\W\d_][^\W_]*(?:[_./-]+[^\W_]+)*")
+"""A name of words: `snake_case`, `kebab-case`, `camelCase` or `files.read`."""
+
+_SEPARATORS: Final = re.compile(r"[_./-]+")
+_HUMPS: Final = re.compile(
+    # Before a capital letter that follows a small letter or a digit, as in `getURL`, and before the
+    # last capital letter of several if it begins a word, as in `URLFor`, but not in `PRs`.
+    r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])(?![A-Z]s(?![a-z]))"
+)
+
+_NAMED_TOOLS: Final = 3
+"""Number of tools that stay in the name of a run when the name is cut."""
+
+_TOOLS: Final = re.compile(r"(?:program: )?[^\s+]+(?: \+ [^\s+]+)+")
+"""A title that consists of the names of tools; see `title_of_tools`."""
+
+_OF_PROGRAM: Final = "program: "
+_UNTITLED: Final = {"plan": "Untitled plan", "solve": "Untitled task", "session": "Direct calls"}
+
+
+def in_words(name: str) -> str:
+    """Return the words of a name for the middle of a sentence: `find_customer` becomes `find
+    customer`, and `getURLs` becomes `get URLs`. A text that is not a name is returned unchanged.
+    """
+    if _NAME.fullmatch(name) is None:
+        return name
+
+    words = _SEPARATORS.split(name)
+    if len(words) == 1:
+        words = _HUMPS.split(name)
+    return " ".join(word.lower() if word[1:].islower() else word for word in words)
+
+
+def readable(name: str) -> str:
+    """Return the words of a name, such as `Find customer` for `find_customer`. A text that is not a
+    name is returned unchanged.
+    """
+    if _NAME.fullmatch(name) is None:
+        return name
+    return _capitalized(in_words(name))
+
+
+def title_of(tool: Tool) -> str:
+    """Return the title of a tool, or its name in words if it has none. The title of a server's tool
+    is a claim of the server.
+    """
+    title = (tool.annotations.title or "").strip()
+    return title or readable(tool.name)
+
+
+def has_words(tool: Tool, words: str) -> bool:
+    """Return whether the title, name, server or description of a tool contains a text."""
+    described = f"{title_of(tool)} {tool.name} {tool.module or ''} {tool.description}"
+    return words.casefold() in described.casefold()
+
+
+def title_names_tools(title: str) -> bool:
+    """Return whether a title consists of the names of tools only; see `title_of_tools`."""
+    return title.isidentifier() or _TOOLS.fullmatch(title) is not None
+
+
+def run_name(record: RunRecord) -> str:
+    """Return the name of a run for people: its title or, if the title only names tools, the words
+    of their names. A name with many tools is cut after the first few. A run without a title has a
+    description instead.
+    """
+    if not record.title:
+        return _UNTITLED.get(record.kind, "Untitled run")
+    return title_in_words(record.title)
+
+
+def title_in_words(title: str) -> str:
+    """Return the title of a run or an idea; see `run_name`."""
+    if not title_names_tools(title):
+        return title
+
+    tools = title.removeprefix(_OF_PROGRAM).split(" + ")
+    most = len(tools) if len(tools) <= _NAMED_TOOLS + 1 else _NAMED_TOOLS
+    text = ", ".join(in_words(tool) for tool in tools[:most])
+    if most < len(tools):
+        text += f" and {len(tools) - most} more"
+    if title.startswith(_OF_PROGRAM):
+        return f"Program: {text}"
+    return _capitalized(text)
+
+
+def code_name_of(title: str) -> str:
+    """Return the title of a run if it only names tools, or "" if it is in words already."""
+    return title if title_names_tools(title) else ""
+
+
+def _capitalized(text: str) -> str:
+    """Return a text with a capital letter at the beginning, unless its first word is written with
+    capital letters of its own, such as `iOS`.
+    """
+    first = text.partition(" ")[0]
+    return f"{text[:1].upper()}{text[1:]}" if first.islower() else text
