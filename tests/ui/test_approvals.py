@@ -306,7 +306,7 @@ def test_calls_that_a_rule_or_a_grant_approved_are_one_past_decision(http: httpx
 
     # The head of a run says so, too.
     head = text_of(http.get(f"/ui/runs/{run}").text)
-    assert f"1 call ran without asking: refund, always allowed by you on {day}." in head
+    assert f"1 call ran without asking: Refund, always allowed by you on {day}." in head
     assert "ran without asking" not in http.get(f"/ui/runs/{key.partition(':')[0]}").text
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ideabridge.server.ui.readable_names import readable, title_in_words, title_of
+from ideabridge.server.ui.readable_names import readable, title_in_words, tool_title
 from ideabridge.tools.tool import Annotations, Tool
 from tests.ui.serving import ask
 
@@ -55,8 +55,8 @@ def test_a_tool_has_its_own_title_first() -> None:
     parameters: dict[str, Any] = {"type": "object"}
     plain = Tool("create_issue", "", parameters)
     titled = Tool("create_issue", "", parameters, annotations=Annotations(title="Open a ticket"))
-    assert title_of(plain) == "Create issue"
-    assert title_of(titled) == "Open a ticket"
+    assert tool_title(plain) == "Create issue"
+    assert tool_title(titled) == "Open a ticket"
 
 
 def test_lists_show_the_words_and_the_name_below_them(http: httpx.Client) -> None:

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from ideabridge.server.ui import showing
+from ideabridge.server.ui.askers import kind_of_assistant
 from ideabridge.server.ui.rendering import FILES
 from ideabridge.server.ui.showing import (
     age,
@@ -172,6 +173,19 @@ def test_the_time_until_a_moment_is_rounded_up_and_ends_as_an_age() -> None:
 def test_a_tile_has_the_first_letters_of_a_name(name: str, expected: str) -> None:
     assert letters(name) == expected
     assert 1 <= hue(name) <= 8
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Claude Code", "terminal"),
+        ("Cursor", "editor"),
+        ("Claude Desktop", "chat"),
+        ("somebody's script", "agent"),
+    ],
+)
+def test_an_assistant_has_an_icon_for_where_people_use_it(name: str, kind: str) -> None:
+    assert kind_of_assistant(name) == kind
 
 
 def test_every_colour_of_a_tile_is_in_the_style_sheet() -> None:

@@ -225,7 +225,7 @@ def test_a_draft_names_runs_by_their_titles_and_says_each_value_once(
     form.get_by_role("button").click()
     expect(page.get_by_role("heading", name="Some orders", exact=True)).to_be_visible()
     page.get_by_role("link", name="Edit what it asks for").click()
-    expect(page.get_by_role("heading", name="Change some_orders")).to_be_visible()
+    expect(page.get_by_role("heading", name="Change Some orders")).to_be_visible()
 
 
 def test_parameters_with_the_same_value_become_one(

@@ -24,7 +24,7 @@ from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.access import FormFields, form_of, visitor_of
 from ideabridge.server.ui.forms import Field, fields_of, fields_of_tool, with_values
-from ideabridge.server.ui.readable_names import has_words, title_of
+from ideabridge.server.ui.readable_names import has_words, tool_title
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.text_faults import TextFault, faults_of_plan
 from ideabridge.server.ui.tool_policies import page_of
@@ -203,7 +203,7 @@ class ToolChoices:
         by_group: dict[str, list[ToolChoice]] = {}
         for tool, page in tools:
             if has_words(tool, words):
-                choice = ToolChoice(page, title_of(tool), tool.name, about_tool(tool))
+                choice = ToolChoice(page, tool_title(tool), tool.name, about_tool(tool))
                 by_group.setdefault(group_of(tool), []).append(choice)
 
         groups: list[ToolGroup] = []
@@ -355,7 +355,7 @@ class Playground:
         else:
             fields = fields_of(tool.parameters)
         filled = with_values(fields, values)
-        return ToolForm(title_of(tool), tool.name, page, action, tool.description, filled)
+        return ToolForm(tool_title(tool), tool.name, page, action, tool.description, filled)
 
     def _examples(self, kind: str, caller: str) -> list[Example]:
         """Return the examples of a kind of text.

@@ -53,7 +53,7 @@ def readable(name: str) -> str:
     return _capitalized(in_words(name))
 
 
-def title_of(tool: Tool) -> str:
+def tool_title(tool: Tool) -> str:
     """Return the title of a tool, or its name in words if it has none. The title of a server's tool
     is a claim of the server.
     """
@@ -63,7 +63,7 @@ def title_of(tool: Tool) -> str:
 
 def has_words(tool: Tool, words: str) -> bool:
     """Return whether the title, name, server or description of a tool contains a text."""
-    described = f"{title_of(tool)} {tool.name} {tool.module or ''} {tool.description}"
+    described = f"{tool_title(tool)} {tool.name} {tool.module or ''} {tool.description}"
     return words.casefold() in described.casefold()
 
 

@@ -92,7 +92,7 @@ def ruled_calls(trace: Trace) -> list[RuledCalls]:
         if bar.rule is not None:
             key = (bar.rule.by, bar.rule.at[:10])
             rules.setdefault(key, bar.rule)
-            names.setdefault(key, []).append(clipped(bar.name, _LONGEST_NAME))
+            names.setdefault(key, []).append(clipped(readable(bar.name), _LONGEST_NAME))
 
     return [
         RuledCalls(len(names[key]), tuple(dict.fromkeys(names[key])), rule)

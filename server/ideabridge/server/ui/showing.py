@@ -17,13 +17,13 @@ from markupsafe import Markup
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.modules.sign_ins import login_command
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.server.ui.askers import AskingProgram, deciders_as_read_by
+from ideabridge.server.ui.askers import AskingProgram, deciders_as_read_by, kind_of_assistant
 from ideabridge.server.ui.readable_names import (
     code_name_of,
     readable,
     run_name,
     title_in_words,
-    title_of,
+    tool_title,
 )
 from ideabridge.server.views.text import Beginning, source_text
 from ideabridge.tools.encoding import JSON, encode
@@ -429,13 +429,14 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "words": words,
     "letters": letters,
     "hue": hue,
+    "kind_of_assistant": kind_of_assistant,
     "light": light,
     "failure_reason": failure_reason,
     "problem_of": problem_of,
     "without_login": without_login,
     "run_name": run_name,
     "readable": readable,
-    "title_of": title_of,
+    "tool_title": tool_title,
     "title_in_words": title_in_words,
     "code_name_of": code_name_of,
     "as_read_by": as_read_by,
