@@ -327,7 +327,7 @@ def stills(browser: Browser, folder: Path) -> dict[str, str]:
         page.get_by_role("link", name="Make it a tool").click()
         page.locator("input[name=name]").fill("refund_largest")
         page.get_by_role("button", name="Make the tool").click()
-        expect(page.get_by_role("heading", name="refund_largest", exact=True)).to_be_visible()
+        expect(page.get_by_role("heading", name="Refund largest", exact=True)).to_be_visible()
         page.reload()
         expect(page.locator("#live")).to_have_text("● live")
         found["page-tool"] = still(page, 1000)

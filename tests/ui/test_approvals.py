@@ -284,7 +284,7 @@ def test_calls_that_a_rule_or_a_grant_approved_are_one_past_decision(http: httpx
     wait_until(lambda: "allowed for its run" in http.get(past).text)
     table = text_of(http.get(past).text.partition("Past decisions</h1>")[2])
     assert re.search(
-        r"allowed for its run refund order 2, amount 5 you 1 call, (just now|.* ago)", table
+        r"allowed for its run Refund order 2, amount 5 you 1 call, (just now|.* ago)", table
     )
 
     key = key_of(http, ask(http, refund(3)))
@@ -293,16 +293,16 @@ def test_calls_that_a_rule_or_a_grant_approved_are_one_past_decision(http: httpx
     for order in (4, 5, 6):
         run = ask(http, {"_tool": "list_orders"}, refund(order), name=f"Refund of {order}")
     page = http.get("/ui/approvals").text.partition('id="past"')[2]
-    assert f'<a href="/ui/runs/{run}/calls/1">refund</a>' in page
+    assert f'<a href="/ui/runs/{run}/calls/1">Refund</a>' in page
     beside = text_of(page)
     today = datetime.now(UTC)
     day = f"{today.day} {today:%b}"
-    assert beside.count("always allowed refund") == 1
+    assert beside.count("always allowed Refund") == 1
     assert re.search(
-        rf"always allowed refund by you on {day}; 3 calls, last (just now|.* ago)", beside
+        rf"always allowed Refund by you on {day}; 3 calls, last (just now|.* ago)", beside
     )
     # They take one place of the list, so the decision before them is still in it.
-    assert "approved refund order 3, amount 5" in beside
+    assert "approved Refund order 3, amount 5" in beside
 
     # The head of a run says so, too.
     head = text_of(http.get(f"/ui/runs/{run}").text)

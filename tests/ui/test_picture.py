@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 
 from playwright.sync_api import Browser
 
+from ideabridge.server.ui.readable_names import readable
 from tests.ui.picture import GRAPHS, PICTURE, PLAN, badges, drawn, graph, keep, stills, words
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -24,7 +25,8 @@ def names(text: str) -> list[str]:
 
 
 def test_the_picture_of_the_readme_is_that_of_the_demo(tmp_path: Path) -> None:
-    calls = [call["_tool"] for call in json.loads(PLAN.read_text(encoding="utf-8"))["calls"]]
+    plan = json.loads(PLAN.read_text(encoding="utf-8"))
+    calls = [readable(call["_tool"]) for call in plan["calls"]]
     new = drawn(tmp_path)
     kept = PICTURE.read_text(encoding="utf-8")
     assert names(new) == names(kept) == calls

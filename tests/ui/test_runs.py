@@ -127,8 +127,8 @@ def test_the_assistant_that_asks_is_named_by_the_name_people_know(
     expect(page.locator("#head")).not_to_contain_text("local")
 
     page.goto(f"{site}assistants")
-    expect(page.locator("#seen")).to_contain_text("1 run")
-    page.locator("#seen").get_by_role("link", name="Cursor").click()
+    expect(page.locator("#assistants")).to_contain_text("1 run")
+    page.locator("#assistants").get_by_role("link", name="Cursor").click()
     expect(page.locator(f"#row-{run_id} .asker")).to_have_text("Cursor")
     expect(page.locator(f"#row-{own}")).to_have_count(0)
     # Somebody who filters sees the filter, and can choose another one.

@@ -538,6 +538,6 @@ def test_a_suggestion_with_doubts_is_reviewed_first(http: httpx.Client) -> None:
         ended(http, ask(http, *calls, output="†state.orders"))
 
     suggested = words_of(http.get("/ui/ideas?show=suggested").text)
-    doubt = "the result of find_customer would not be used or returned."
+    doubt = "the result of Find customer would not be used or returned."
     assert f"You decide first: {doubt} Review and make a tool" in suggested
     assert "Make it a tool" not in suggested
