@@ -134,13 +134,14 @@ def approve(page: Page, text: str) -> None:
     expect(page.get_by_role("status")).to_contain_text("1 call approved.")
 
 
-def make_a_tool(page: Page, site: str, name: str) -> None:
+def make_a_tool(page: Page, site: str, name: str, title: str) -> None:
     page.goto(f"{site}runs?status=done")
     page.locator("#runs tbody").get_by_role("link").first.click()
     page.get_by_role("link", name="Make it a tool").click()
     page.get_by_label("Name of the tool").fill(name)
     page.get_by_role("button", name="Make the tool").click()
-    expect(page.get_by_role("heading", name=name)).to_be_visible()
+    expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+    expect(page.locator(".page-head .code-name")).to_have_text(name)
 
 
 def test_from_the_first_page_to_a_tool_that_is_called(
@@ -168,7 +169,7 @@ def test_from_the_first_page_to_a_tool_that_is_called(
         expect(page.locator("#runs tbody tr")).to_have_count(1)
         assert (tmp_path / "project" / "saved.txt").read_text(encoding="utf-8") == "read"
 
-        make_a_tool(page, site, "save_ticket")
+        make_a_tool(page, site, "save_ticket", "Save ticket")
         page.locator("#call-form").get_by_role("button", name="Run", exact=True).click()
         approve(page, "read")
         page.goto(f"{site}runs?status=done")

@@ -369,9 +369,9 @@ def test_the_reason_for_a_wait_says_only_of_changes_that_they_change(http: httpx
     key = key_of(http, run_id)
     decide(http, key, "approve", seal=seal(http, key))
     wait_until(lambda: "needs approval" not in http.get(f"/ui/runs/{run_id}").text)
-    page = text_of(http.get(f"/ui/runs/{run_id}").text)
-    assert re.search(r"waited \S+ m?s for list_orders 1 of 2, which may read what this call", page)
-    assert re.search(r"waited \S+ m?s for refund, which may change what this call reads", page)
+    page = text_of(ended(http, run_id))
+    assert re.search(r"waited \S+ m?s for List orders 1 of 2, which may read what this call", page)
+    assert re.search(r"waited \S+ m?s for Refund, which may change what this call reads", page)
     assert "may change the same things" not in page
 
 
@@ -481,7 +481,7 @@ def test_a_run_of_one_call_needs_no_graph_and_no_replay(http: httpx.Client) -> N
     page = ended(http, ask(http, by_input, input={"who": "c1"}, output="†results.0"))
     assert 'id="graph"' not in page
     assert ">Replay<" not in page
-    assert "Called list_orders." in page
+    assert "Called List orders." in page
     assert page.count('<tr class="s-done">') == 1
 
 

@@ -78,7 +78,7 @@ def test_the_owner_signs_in_and_the_server_is_used_at_once(
     page.get_by_role("main").get_by_text("More", exact=True).click()
     expect(page.get_by_role("link", name="Sign in again")).to_be_visible()
     page.keyboard.press("Escape")
-    page.get_by_role("link", name="read", exact=True).click()
+    page.get_by_role("link", name="Read", exact=True).click()
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_label("The output of the run")).to_have_text("read")
 

@@ -32,9 +32,9 @@ def site(tmp_path: Path) -> Generator[str]:
         yield url
 
 
-def row(page: Page, tool: str) -> Locator:
+def row(page: Page, title: str) -> Locator:
     """The row of a tool in the table of a server."""
-    return page.get_by_role("row").filter(has=page.get_by_role("link", name=tool, exact=True))
+    return page.get_by_role("row").filter(has=page.get_by_role("link", name=title, exact=True))
 
 
 def shown_seal(http: httpx.Client, page: str = OFFER) -> str:
@@ -58,7 +58,7 @@ def test_a_tool_that_asks_runs_without_asking_after_the_page_said_what_follows(
     page: Page, site: str
 ) -> None:
     page.goto(f"{site}modules/own")
-    save = row(page, "save")
+    save = row(page, "Save")
     expect(save.locator("[aria-current]")).to_have_text("Ask first")
     save.get_by_role("link", name="Run without asking").click()
 
@@ -112,11 +112,11 @@ def test_pages_say_that_a_tool_was_always_allowed_until_that_is_withdrawn(
         assert "is always allowed" in decide(http, key, "always", seal=seal(http, key))
 
     page.goto(f"{site}modules/own")
-    save = row(page, "save")
+    save = row(page, "Save")
     expect(save.locator("[aria-current]")).to_have_text("Run without asking")
     expect(save).to_contain_text(re.compile("You always allowed it .*outside projects"))
     page.goto(f"{site}ideas?show=servers")
-    expect(row(page, "save")).to_contain_text("runs without asking")
+    expect(row(page, "Save")).to_contain_text("runs without asking")
 
     page.goto(f"{site}modules/own/tools/save")
     rule = page.locator(".rule")
