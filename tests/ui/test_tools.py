@@ -511,8 +511,10 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
     card = page.locator("article.card").first
     expect(card).to_be_visible()
     expect(card.get_by_role("heading")).to_have_text("List orders, then find customer")
-    expect(card).to_contain_text("You get a tool that does these 2 steps in one call, and asks for")
-    expect(card).to_contain_text("They ran 3 times, and only read.")
+    expect(card).to_contain_text("These 2 steps ran 3 times in the same order.")
+    expect(card).to_contain_text("As a tool, they are one call that asks for")
+    expect(card.get_by_role("listitem")).to_have_text(["List orders", "Find customer"])
+    expect(card).to_contain_text("They only read.")
     # No address contains the secret of the session.
     review = card.get_by_role("link", name="Review it first").get_attribute("href")
     assert review is not None
@@ -538,6 +540,6 @@ def test_a_suggestion_with_doubts_is_reviewed_first(http: httpx.Client) -> None:
         ended(http, ask(http, *calls, output="†state.orders"))
 
     suggested = words_of(http.get("/ui/ideas?show=suggested").text)
-    doubt = "the result of Find customer would not be used or returned."
-    assert f"You decide first: {doubt} Review and make a tool" in suggested
+    choice = "whether to return the result of Find customer, which no step uses."
+    assert f"Still to choose: {choice} Review and make a tool" in suggested
     assert "Make it a tool" not in suggested

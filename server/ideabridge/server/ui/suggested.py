@@ -15,6 +15,9 @@ from ideabridge.tools.names import counted
 _MOST_STEPS: Final = 3
 """Number of steps that a title names. It counts the others."""
 
+_LISTED_STEPS: Final = 8
+"""Number of steps that a card lists. It counts the others."""
+
 _MOST_DOUBTS: Final = 3
 """Number of doubts on the card of a suggestion. The page of the draft lists them all."""
 
@@ -26,13 +29,15 @@ class SuggestedTool:
     Attributes:
         suggestion: the suggestion.
         title: a description of the steps.
-        doubts: the uncertainties about the tool, as parts of a sentence.
+        steps: the tools of the first steps, in words.
+        doubts: what a person still has to choose, as parts of a sentence.
         review: the query string of the page on which a person reviews the tool before publishing
             it.
     """
 
     suggestion: Suggestion
     title: str
+    steps: list[str]
     doubts: list[str]
     review: str
 
@@ -44,7 +49,14 @@ class SuggestedTool:
         query += [("with", other.ref) for other in others]
         query += [("require", name) for name in suggestion.required]
         query.append(("name", suggestion.name))
-        return cls(suggestion, _title(suggestion.tools), _doubts(suggestion), urlencode(query))
+        steps = [readable(tool) for tool in suggestion.tools[:_LISTED_STEPS]]
+        return cls(
+            suggestion=suggestion,
+            title=_title(suggestion.tools),
+            steps=steps,
+            doubts=_doubts(suggestion),
+            review=urlencode(query),
+        )
 
 
 def _title(tools: tuple[str, ...]) -> str:
@@ -81,12 +93,12 @@ def _step_at(point: OpenPoint) -> int | None:
 
 
 def _without_results(dropped: list[str], steps: int) -> str:
-    """Return a clause about steps whose results the tool neither uses nor returns."""
+    """Return what to choose about steps whose results the tool neither uses nor returns."""
     if len(dropped) == steps and steps > 1:
-        return f"the tool would return {'neither' if steps == 2 else 'no'} result"
+        return "which result it returns"
     if len(dropped) == 1:
-        return f"the result of {readable(dropped[0])} would not be used or returned"
+        return f"whether to return the result of {readable(dropped[0])}, which no step uses"
 
     *first, last = dict.fromkeys(map(readable, dropped))
     named = f"{', '.join(first)} and {last}" if first else last
-    return f"the results of {named} would not be used or returned"
+    return f"whether to return the results of {named}, which no step uses"
