@@ -9,6 +9,7 @@ from typing import Any, Final
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.server.ui.call_names import CallName, call_names
 from ideabridge.server.ui.reference_words import ReferenceWords, ShownParameter
+from ideabridge.server.ui.showing import in_one_line
 from ideabridge.server.views.value_table import tool_of
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, objects_in
 from ideabridge.tools.errors import IdeabridgeError
@@ -43,11 +44,13 @@ class PlanSteps:
             not known, all calls are in one stage.
         is_ordered: whether the order is known.
         left_out: the number of calls that do not fit on a page.
+        returns: what the plan returns, in words, or "" if it is not a reference or an object.
     """
 
     stages: tuple[tuple[PlanStep, ...], ...] = ()
     is_ordered: bool = False
     left_out: int = 0
+    returns: str = ""
 
     @classmethod
     def of(cls, plan: JSONObject, layers: Sequence[Sequence[int]]) -> PlanSteps:
@@ -75,7 +78,20 @@ class PlanSteps:
             for place in layer:
                 words.add(place, calls[place], str(names[place]))
 
-        return cls(tuple(stages), bool(layers), len(calls) - shown)
+        return cls(
+            stages=tuple(stages),
+            is_ordered=bool(layers),
+            left_out=len(calls) - shown,
+            returns=_returned(plan.get("output"), words),
+        )
+
+
+def _returned(output: JSON, words: ReferenceWords) -> str:
+    if isinstance(output, str):
+        return words.of(output)
+    if isinstance(output, dict) and output:
+        return in_one_line(", ".join(output), 200)
+    return ""
 
 
 def _characters(parameter: ShownParameter) -> int:
