@@ -167,6 +167,26 @@ async def test_calls_that_wait_already_are_approved_too(modules: Modules) -> Non
         assert [one.rule is None for one in made] == [True, False, False]
 
 
+async def test_a_rule_that_is_given_elsewhere_answers_no_call_that_waits(modules: Modules) -> None:
+    async with opened(modules, order="none") as bridge:
+        calls: list[JSON] = [
+            {"_tool": name, "_module": "git", "repo": "a"} for name in ("push", "tag")
+        ]
+        run = await bridge.run_plan({"calls": calls})
+        with anyio.fail_after(30):
+            await run.wait()
+        push, tag = run.pending()
+        [known] = [tool for tool in bridge.modules["git"].known_tools if tool.name == "tag"]
+        allow_always(known, bridge.configuration, AT_TERMINAL)
+
+        await bridge.decide(run, push.approval, ALWAYS)
+        with anyio.fail_after(30):
+            assert await run.wait() == "needs_approval"
+        assert [asked.approval for asked in run.pending()] == [tag.approval]
+        # Another run did not ask about either of them before.
+        assert (await pushed(bridge, "b", name="tag")).status == "done"
+
+
 async def test_a_withdrawn_rule_covers_no_further_call(modules: Modules) -> None:
     async with opened(modules) as bridge:
         done = await allow(bridge)

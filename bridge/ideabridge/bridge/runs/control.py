@@ -160,7 +160,7 @@ class Control:
         except RulesLockedError:
             await anyio.to_thread.run_sync(run.give, rule)
 
-        run.root.settle_by_rules()
+        run.root.settle_by(rule)
 
     def _expect_allowed_here(self, run: Run, event: DecidedEvent) -> None:
         """Raise an error if the rules of this process forbid a decision.

@@ -837,7 +837,7 @@ class Run:
         run.drive(event)
         if rule is not None:
             run.give(rule)
-            run.root.settle_by_rules()
+            run.root.settle_by(rule)
 
     def check(self, approval: str, decision: Decision) -> None:
         """Check a decision without applying it. Raise the errors of `decide`, and
@@ -963,21 +963,24 @@ class Run:
                 f"{error}"
             ) from None
 
-    def settle_by_rules(self) -> None:
-        """Approve the calls in the run and its rooms that wait for a person, if standing rules
-        cover them.
+    def settle_by(self, rule: StandingRule) -> None:
+        """Approve the calls in the run and its rooms that wait for a person, if a standing rule
+        that was just given covers them. A rule that was given elsewhere while they waited does not
+        answer them.
 
         If another process drives the run, or the store cannot be written, the calls keep waiting.
         """
         for run in list(self.with_rooms()):
             for question in run.questions():
                 if question.call is not None and question.kind == "call":
-                    run._settle_by_rule(question, question.call)
+                    run._settle_by_rule(question, question.call, rule)
 
-    def _settle_by_rule(self, question: Question, call: int) -> None:
+    def _settle_by_rule(self, question: Question, call: int, given: StandingRule) -> None:
         rule = self.rule_covering(call)
+        if rule is None or rule.covered != given.covered:
+            return
         still_asks = any(asked.approval == question.approval for asked in self.questions())
-        if rule is None or not still_asks or self.machine.ended or self.runner.lost is not None:
+        if not still_asks or self.machine.ended or self.runner.lost is not None:
             return
 
         event = CallDecided(call, question.digest, "approve", rule.by, rule=rule.cited)
