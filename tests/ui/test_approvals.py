@@ -4,6 +4,7 @@ tool, SQL and patches as they are written; keys and notifications.
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import time
@@ -246,6 +247,27 @@ def test_a_call_is_edited_in_a_field_for_each_of_its_values(
     # A value that was not edited is exactly as before.
     call = http.get(f"/ui/runs/{run_id}/calls/0").text
     assert "dear customer" in call
+
+
+def test_no_button_ignores_what_a_person_has_changed(http: httpx.Client) -> None:
+    key = key_of(http, ask(http, refund(3)))
+    sealed = seal(http, key)
+    same = json.dumps(refund(3))
+    other = json.dumps(refund(4))
+    unchanged = {"v.0": "3", "v.1": "5"}
+    for decision in ("approve", "grant", "always", "edit"):
+        answer = decide(http, key, decision, seal=sealed, value=same, **{**unchanged, "v.1": "1"})
+        assert "values were changed that this would not run" in answer, decision
+    for decision in ("approve", "grant", "always", "fields"):
+        for text in (other, "{"):
+            answer = decide(http, key, decision, seal=sealed, value=text, **unchanged)
+            assert "JSON was changed that this would not run" in answer, decision
+
+    assert key_of(http, key.partition(":")[0]) == key
+    # What was not changed does not matter, and neither does anything in a call that is denied.
+    assert "1 call approved" in decide(http, key, "approve", seal=sealed, value=same, **unchanged)
+    key = key_of(http, ask(http, refund(3)))
+    assert "1 call denied" in decide(http, key, "deny", value=other, **{**unchanged, "v.1": "1"})
 
 
 def test_a_field_changes_only_what_a_person_changes_in_it() -> None:

@@ -56,7 +56,12 @@ from ideabridge.server.ui.call_values import (
     earlier_call,
 )
 from ideabridge.server.ui.deciders import may_choose_deciders, write_deciders
-from ideabridge.server.ui.edited_call import EditField, call_of_fields, edit_fields
+from ideabridge.server.ui.edited_call import (
+    EditField,
+    call_of_fields,
+    edit_fields,
+    has_edited_fields,
+)
 from ideabridge.server.ui.forms import number_from
 from ideabridge.server.ui.readable_names import run_name
 from ideabridge.server.ui.server_forms import file_to_change
@@ -212,10 +217,7 @@ class Card:
         """The part that a visitor can change: a call without its ids, or a plan with the ids of its
         calls, which the calls use to refer to each other.
         """
-        question = self.pending.question
-        if question.kind == "call":
-            return call_without_ids(question.shown)
-        return question.shown
+        return _editable(self.pending.question)
 
     @property
     def fields(self) -> list[EditField]:
@@ -370,12 +372,7 @@ class DecisionRow:
         """True if someone has changed the call."""
         if self.pending is None or self.text is None:
             return False
-        shown = as_json(self.shown)
-        try:
-            # Compare the calls as JSON, because 1 and true are equal in Python.
-            return self.text.strip() != shown and as_json(decode(self.text)) != shown
-        except IdeabridgeError:
-            return True
+        return _differs(self.text, self.shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -651,6 +648,7 @@ class ApprovalPages:
         await compute_in_thread(
             _expect_seen, pending, decision, form.get("seal"), visitor_of(request)
         )
+        await compute_in_thread(_expect_no_other_edit, pending.question, form)
         await self._take(pending, decision)
         made = _MADE.get("always" if decision.always else name, "decided")
         stays = request.headers.get("referer", "").partition("?")[0].endswith("/approvals")
@@ -868,6 +866,47 @@ def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visit
         f"{pending.key} was not shown in full, or the question has changed since it was shown: "
         "open it with `Show all` and decide there. You can deny it anywhere"
     )
+
+
+def _expect_no_other_edit(question: Question, form: FormFields) -> None:
+    """Check that a decision does not run anything but what the visitor has written in its form.
+
+    Raises:
+        DecisionError: the form contains changes that belong to another of its buttons.
+    """
+    decision = form.get("decision")
+    if "edit" not in question.choices or _NAMES[decision] in REFUSING:
+        return
+
+    if decision != "fields" and has_edited_fields(question, form):
+        raise DecisionError(
+            "nothing was decided, because values were changed that this would not run: change them "
+            "again and choose `Run with these values`, or decide about the call as it is"
+        )
+
+    text = form.get("value").strip()
+    if decision != "edit" and text and _differs(text, _editable(question)):
+        raise DecisionError(
+            "nothing was decided, because JSON was changed that this would not run: change it "
+            "again and choose the button below it, or decide without changing it"
+        )
+
+
+def _editable(question: Question) -> JSONObject:
+    """Return the part of a question that a visitor can change; see `Card.editable`."""
+    if question.kind == "call":
+        return call_without_ids(question.shown)
+    return question.shown
+
+
+def _differs(text: str, shown: JSONObject) -> bool:
+    """Return whether a text is not the JSON of a call or a plan."""
+    written = as_json(shown)
+    try:
+        # Compare them as JSON, because 1 and true are equal in Python.
+        return text.strip() != written and as_json(decode(text)) != written
+    except IdeabridgeError:
+        return True
 
 
 def _of_several(row: DecisionRow, verdict: str, reason: str | None) -> Decision:

@@ -85,6 +85,11 @@ def call_of_fields(question: Question, form: FormFields) -> JSONObject:
     return call
 
 
+def has_edited_fields(question: Question, form: FormFields) -> bool:
+    """Return whether a visitor has changed a field of a call in a form."""
+    return any(form.get(field.name, field.text) != field.text for field in edit_fields(question))
+
+
 def _parameters(question: Question) -> JSONObject:
     return {name: value for name, value in question.shown.items() if not name.startswith("_")}
 
