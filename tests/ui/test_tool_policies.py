@@ -229,3 +229,65 @@ def test_a_user_lets_a_tool_run_for_their_own_calls_only(tmp_path: Path) -> None
         assert all(asks(http) for http in (owner, ada))
         assert "You always allowed it" in bob.get(TOOL).text
         assert "You always allowed it" not in ada.get(TOOL).text
+
+
+def test_a_tool_that_is_to_ask_asks_although_it_was_always_allowed_as_it_was(
+    tmp_path: Path,
+) -> None:
+    configured(tmp_path, {"own": OWN})
+    page = "/ui/modules/own/tools/speak"
+    speak = {**SAVE, "_tool": "speak"}
+    with served(tmp_path) as url, client(url) as http:
+        listed(http)
+        form = {"page": page, "name": "own", "tool": "speak"}
+        send(http, "/ui/servers/asking", action="ask", **form)
+        key = key_of(http, ask(http, speak))
+        assert "is always allowed" in decide(http, key, "always", seal=seal(http, key))
+        # The person undoes their choice, so the tool runs because its server says that it only
+        # reads. The rule no longer covers it.
+        edit = re.search(r'name="edit" value="([^"]+)"', http.get("/ui/modules").text)
+        assert edit is not None
+        send(http, "/ui/servers/undo", page="/ui/modules", edit=edit[1])
+        assert "The server says that it only reads." in http.get(page).text
+
+        # With the same choice, the tool is again as the rule knew it.
+        chosen = send(http, "/ui/servers/asking", action="ask", **form)
+        assert "speak of own asks first." in chosen.text
+        assert "You chose to be asked." in chosen.text
+        assert f'id="q-{ask(http, speak)}' in http.get("/ui/approvals").text
+
+
+def test_a_rule_is_withdrawn_in_the_profile_in_which_it_was_given(tmp_path: Path) -> None:
+    file = configured(tmp_path, {"own": OWN, "other": OWN})
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["profiles"] = {"narrow": {"servers": ["own"]}}
+    file.write_text(json.dumps(content), encoding="utf-8")
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.users.add("bob")
+        tokens = [store.users.add_token("bob", profile=name)[1] for name in ("narrow", None)]
+
+    with served(tmp_path) as url, stranger(url) as narrow, stranger(url) as whole:
+        for http, token in zip((narrow, whole), tokens, strict=True):
+            http.post("/ui/sign-in", data={"token": token})
+        offer = "/ui/modules/other/tools/save?allow"
+        wait_until(lambda: shown_seal(whole, offer) != "" and shown_seal(narrow) != "")
+        # A profile leads to no tool outside of it.
+        form = {"tool": "save", "seal": shown_seal(whole, offer)}
+        assert narrow.get(offer).status_code == 404
+        assert send(narrow, "/ui/modules/other/allow", page=TOOL, **form).status_code == 404
+
+        send(whole, "/ui/modules/other/allow", page=offer, **form)
+        send(narrow, ALLOW, page=OFFER, tool="save", seal=shown_seal(narrow))
+        assert not asks(narrow)
+        rules = re.findall(r'name="rule" value="([^"]+)"', whole.get("/ui/approvals").text)
+        assert len(rules) == 2
+        shown = narrow.get("/ui/approvals").text
+        [rule] = re.findall(r'name="rule" value="([^"]+)"', shown)
+        assert "other.save" not in shown
+        [other] = {*rules} - {rule}
+        refused = send(narrow, "/ui/approvals/rules", page=TOOL, rule=other)
+        assert "there is no standing rule" in refused.text
+
+        withdrawn = send(narrow, "/ui/approvals/rules", page=TOOL, rule=rule)
+        assert "From now on, own.save asks again." in withdrawn.text
+        assert asks(narrow)

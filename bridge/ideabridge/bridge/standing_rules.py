@@ -591,7 +591,7 @@ class StandingRules:
             StandingRuleError, StoreError: the rules cannot be read.
         """
         if viewer is not SEES_ALL:
-            rules = list(self._read(viewer).values())
+            rules = list(self._read(owner_of(viewer)).values())
         else:
             rules = list(self._read(LOCAL).values())
             for key, data in self._settings.under(_SETTING).items():
@@ -639,6 +639,20 @@ class StandingRules:
             return {key: other for key, other in rules.items() if key != rule.id}
 
         return rule.id in self._change(rule.owner, without)
+
+    def withdraw_all(self, caller: str, tool: StandingTool) -> None:
+        """Delete the rules that a person gave for a tool here, for any of its definitions. An
+        outdated rule would cover the tool again as soon as its definition changes back.
+
+        Raises:
+            StandingRuleError, StoreError: the rules cannot be changed.
+        """
+        subject = (self.workspace, tool.module, tool.name, tool.activity)
+
+        def without(rules: Mapping[str, StandingRule]) -> Mapping[str, StandingRule]:
+            return {key: rule for key, rule in rules.items() if rule.subject != subject}
+
+        self._change(owner_of(caller), without)
 
     def _read(self, caller: str) -> Mapping[str, StandingRule]:
         if caller == LOCAL:

@@ -535,20 +535,38 @@ class ApprovalPages:
         """Return the standing rules that a visitor is allowed to see, and the reason why they
         cannot be read, or "".
         """
-        rules = self._bridge.standing_rules
-        if rules is None:
-            return [], ""
         try:
-            return rules.listed(visitor.scope), ""
+            return self._listed_rules(visitor), ""
         except (StandingRuleError, StoreError) as error:
             return [], str(error)
+
+    def _listed_rules(self, visitor: Visitor) -> list[ListedRule]:
+        """Return the standing rules that a visitor is allowed to see. In a profile, these are the
+        visitor's rules for its tools.
+
+        Raises:
+            StandingRuleError, StoreError: the rules cannot be read.
+        """
+        rules = self._bridge.standing_rules
+        if rules is None:
+            return []
+
+        listed = rules.listed(visitor.scope)
+        profile = self._bridge.offer.to(visitor.caller).profile
+        if profile is None:
+            return listed
+        return [
+            one
+            for one in listed
+            if profile.admits(one.rule.tool.module or None, one.rule.tool.name)
+        ]
 
     async def withdraw(self, request: Request) -> Response:
         """Withdraw a standing rule."""
         visitor = visitor_of(request)
         rules = self._bridge.standing_rules
         ident = form_of(request).get("rule")
-        listed = [] if rules is None else await compute_in_thread(rules.listed, visitor.scope)
+        listed = await compute_in_thread(self._listed_rules, visitor)
         chosen = next((one.rule for one in listed if one.rule.id == ident), None)
         if rules is None or chosen is None:
             raise DecisionError(

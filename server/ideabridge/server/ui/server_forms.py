@@ -40,6 +40,7 @@ from ideabridge.bridge.configuration import (
     is_user_file,
     user_file,
 )
+from ideabridge.bridge.loop.standing import coverable
 from ideabridge.bridge.server_entry import name_problem
 from ideabridge.server.hosts.adopt import Adoption
 from ideabridge.server.hosts.editing.host_text import EditedFile
@@ -101,6 +102,7 @@ from ideabridge.server.ui.typed_server import (
 from ideabridge.tools.encoding import JSON, JSONObject, encode, object_or_empty
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.names import counted
+from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import Tool
 
 _COMMAND: Final = "page"
@@ -670,6 +672,10 @@ class ServerForms:
 
         asks = form.get("action") == "ask"
         told = await self._changed(partial(self._change_asking, name, tool, asks=asks))
+        rules = self._bridge.standing_rules
+        covered = coverable(tool)
+        if asks and rules is not None and covered is not None:
+            await compute_in_thread(rules.withdraw_all, visitor.caller, covered)
         visitor.notes.append(Note("good", told))
         return self._site.back_to_form(request)
 
