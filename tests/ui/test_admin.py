@@ -220,7 +220,9 @@ def test_what_is_wrong_says_what_helps(page: Page, tmp_path: Path, site: str, fi
     warning.get_by_role("link", name="Import and connect Cursor").click()
     expect(page.get_by_role("listitem").filter(has_text="/nowhere")).to_be_visible()
     page.goto(f"{site}admin/doctor")
-    expect(warning).to_contain_text("Has 1 server of its own, and does not use ideabridge")
+    expect(warning).to_contain_text(
+        "Has 1 server of its own; its settings on this computer do not name ideabridge"
+    )
     # A button does the same.
     warning.get_by_text("In a terminal").click()
     expect(warning.locator("pre").first).to_have_text("ideabridge servers import cursor --move")

@@ -54,7 +54,9 @@ def test_an_empty_home_connects_an_assistant_and_runs_a_plan(
     assert entries["ideabridge"]["args"][-2:] == ["--store", str(tmp_path / "ideas.sqlite")]
 
     step.get_by_role("link", name="All assistants").click()
-    expect(page.locator("#client-cursor .status")).to_have_text("connected")
+    expect(page.locator("#client-cursor .assistant-state")).to_have_text(
+        "connected · has not called yet"
+    )
     expect(page.locator("#client-cursor")).to_contain_text(f"{cursor}). Undo disconnects it.")
     page.get_by_role("button", name="Undo: Cursor").click()
     expect(page.get_by_role("status")).to_contain_text("Cursor is as it was before.")
@@ -76,7 +78,7 @@ def test_only_assistants_of_this_machine_are_listed_at_once(
         expect(page.get_by_role("button", name=f"Connect {title}", exact=True)).to_be_visible()
     zed = page.get_by_role("button", name="Connect Zed", exact=True)
     expect(zed).to_be_hidden()
-    page.get_by_text("Other assistants").click()
+    page.get_by_text("Show all ").click()
     expect(zed).to_be_visible()
 
 
@@ -136,11 +138,12 @@ def test_an_assistant_has_one_row_with_one_state(page: Page, tmp_path: Path, sit
     page.goto(f"{site}assistants")
     row = page.get_by_role("listitem").filter(has_text="Cursor")
     expect(row.locator(".assistant-state")).to_have_text(
-        re.compile("^called (just now|.* ago) · not in this machine's settings$")
+        re.compile("^working · called (just now|.* ago)$")
     )
-    page.get_by_role("button", name="Connect Cursor").click()
+    expect(row).to_contain_text("its settings on this computer do not name ideabridge")
+    page.get_by_role("button", name="Connect on this computer: Cursor").click()
     expect(row.locator(".assistant-state")).to_have_text(
-        re.compile("^connected · called (just now|.* ago)$")
+        re.compile("^working · called (just now|.* ago)$")
     )
     expect(page.get_by_role("heading", name="Connected")).to_be_visible()
 

@@ -56,7 +56,7 @@ async def doctor(options: Options) -> int:
         await _modules(findings, configuration)
         await checks.check_mind(findings, configuration)
 
-    checks.check_hosts(findings, folder)
+    checks.check_hosts(findings, folder, {})
     if options.json:
         print_json({"findings": list[JSON](map(_json, findings.found)), "wrong": findings.wrong})
     elif findings.wrong:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from ideabridge.bridge.configuration import (
 )
 from ideabridge.bridge.loop.policy import approval_parts
 from ideabridge.bridge.store.errors import StoreAccessError
+from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Token, User, read_expiry
 from ideabridge.server.hosts.editing.host_text import read_host_text
 from ideabridge.server.hosts.host import SERVER_NAME
@@ -43,6 +45,7 @@ from ideabridge.server.ui.access import (
     visitor_of,
 )
 from ideabridge.server.ui.change_sentences import change_sentences
+from ideabridge.server.ui.connecting import known_assistants
 from ideabridge.server.ui.server_forms import file_to_change
 from ideabridge.server.ui.sign_ins import servers_to_sign_in_to
 from ideabridge.server.ui.site import Handler, Site
@@ -50,7 +53,8 @@ from ideabridge.server.views import checks
 from ideabridge.server.views.checks import CheckResult, Findings
 from ideabridge.tools.encoding import decode, encode_text, number_or_none
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
-from ideabridge.tools.names import counted, size_text
+from ideabridge.tools.names import age_text, counted, size_text
+from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import Order
 
 _COUNTED: Final = 1000
@@ -171,8 +175,10 @@ class AdminPages:
             checks.describe_module(findings, status)
 
         await checks.check_mind(findings, bridge.configuration)
-        if visitor_of(request).caller == LOCAL:
-            checks.check_hosts(findings, bridge.configuration.project)
+        visitor = visitor_of(request)
+        if visitor.caller == LOCAL:
+            called = await compute_in_thread(_last_calls, bridge.store, visitor)
+            checks.check_hosts(findings, bridge.configuration.project, called)
 
         return self._site.page(
             request,
@@ -180,7 +186,7 @@ class AdminPages:
             concerns=_concerns(findings.found),
             fine=[one for one in findings.found if one.state == "ok" and not one.is_unused],
             host_title=host_title,
-            to_sign_in_to=servers_to_sign_in_to(bridge, visitor_of(request)),
+            to_sign_in_to=servers_to_sign_in_to(bridge, visitor),
         )
 
     async def show_user(self, request: Request) -> Response:
@@ -314,6 +320,11 @@ class Concern:
         return self.results[0].parts
 
     @property
+    def is_server(self) -> bool:
+        """True if the topic is a server."""
+        return self.parts[0] == "server"
+
+    @property
     def state(self) -> str:
         """The worst state of the results: `wrong`, `warning` or `ok`."""
         return self.results[0].state
@@ -336,6 +347,16 @@ def _concerns(results: Sequence[CheckResult]) -> list[Concern]:
         Concern(sorted(found, key=lambda result: order.index(result.state)))
         for found in by_topic.values()
     ]
+
+
+def _last_calls(store: Store, visitor: Visitor) -> dict[str, str]:
+    """Return how long ago each assistant called lately, keyed by its name. This function blocks."""
+    now = time.time()
+    return {
+        assistant.name: age_text(now - assistant.seen.at)
+        for assistant in known_assistants(store, visitor, ())
+        if assistant.seen is not None
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -351,7 +351,7 @@ def describe_module(findings: Findings, status: ModuleStatus) -> None:
         text = f"up: {counted(status.tools, 'tool')}, MCP {status.protocol_version or status.era}"
         findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)
     elif status.state == "disabled":
-        findings.add(f"server {status.name}", "disabled in the configuration", unused=True)
+        findings.add(f"server {status.name}", "turned off in the configuration", unused=True)
     elif status.state == "idle":
         text = f"idle: {counted(status.tools, 'tool')}, starts when it is used"
         findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)
@@ -429,8 +429,15 @@ def _listed(name: str, names: list[str] | None) -> str:
     )
 
 
-def check_hosts(findings: Findings, project: Path) -> None:
-    """Check which hosts on this machine are configured to use ideabridge."""
+def check_hosts(findings: Findings, project: Path, called: Mapping[str, str]) -> None:
+    """Check which hosts on this machine are configured to use ideabridge.
+
+    Args:
+        findings: receives the results.
+        project: the project folder.
+        called: how long ago each host called lately, keyed by the host's title. A host can call
+            although no settings on this machine name ideabridge.
+    """
     from ideabridge.server.hosts.host import HostEnvironment
     from ideabridge.server.hosts.table import HOSTS
 
@@ -448,17 +455,8 @@ def check_hosts(findings: Findings, project: Path) -> None:
 
         if found.ours:
             findings.add(f"client {host.name}", f"has ideabridge in {', '.join(found.ours)}")
-        elif found.others:
-            hint = (
-                f"Run `ideabridge servers import {host.name} --move`, and then `ideabridge "
-                f"install {host.name} --write`."
-            )
-            findings.add(
-                f"client {host.name}",
-                f"has {counted(found.others, 'server')} of its own, and does not use ideabridge",
-                hint=hint,
-                unused=True,
-            )
+        elif found.others or host.title in called:
+            _describe_unconnected(findings, host, found.others, called.get(host.title))
         else:
             absent.append(host.title)
 
@@ -479,6 +477,21 @@ def check_hosts(findings: Findings, project: Path) -> None:
         hint = "Run `ideabridge install CLIENT` to set one up."
         text = f"not set up: {', '.join(absent)}"
         findings.add("other clients", text, hint=hint, unused=True)
+
+
+def _describe_unconnected(findings: Findings, host: Host, others: int, called: str | None) -> None:
+    """Describe a host whose settings do not name ideabridge."""
+    text = "its settings on this computer do not name ideabridge"
+    if called is not None:
+        text += f", but it called {called}"
+    hint = None
+    if others:
+        text = f"has {counted(others, 'server')} of its own; {text}"
+        hint = (
+            f"Run `ideabridge servers import {host.name} --move`, and then `ideabridge install "
+            f"{host.name} --write`."
+        )
+    findings.add(f"client {host.name}", text, hint=hint, unused=others > 0)
 
 
 @dataclass(frozen=True, slots=True)
