@@ -244,8 +244,8 @@ _STILL = """() => {
   for (const one of body.querySelectorAll("[href]")) one.removeAttribute("href");
   for (const one of [body, ...body.querySelectorAll("*")])
     for (const name of one.getAttributeNames())
-      // The letters of a tile are shown.
-      if (/^(data-(?!letters).*|action|method|autofocus)$/.test(name)) one.removeAttribute(name);
+      // The letter of a tile is shown.
+      if (/^(data-(?!initial).*|action|method|autofocus)$/.test(name)) one.removeAttribute(name);
   const html = document.createElement("html");
   html.append(body);
   return [css.join("\\n"), new XMLSerializer().serializeToString(html), document.documentElement.scrollHeight];

@@ -17,7 +17,7 @@ from ideabridge.server.ui.showing import (
     commands,
     hue,
     in_one_line,
-    letters,
+    initial,
     omitted,
     text_of,
     until,
@@ -160,18 +160,18 @@ def test_the_time_until_a_moment_is_rounded_up_and_ends_as_an_age() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("Claude Code", "CC"),
-        ("cursor", "Cu"),
-        ("largest_order", "LO"),
-        ("github.search", "GS"),
+        ("Claude Code", "C"),
+        ("cursor", "C"),
+        ("largest_order", "L"),
+        ("github.search", "G"),
         ("x", "X"),
-        ("été", "Ét"),
-        ("--", "--"),
+        ("été", "É"),
+        ("--", "-"),
         ("", ""),
     ],
 )
-def test_a_tile_has_the_first_letters_of_a_name(name: str, expected: str) -> None:
-    assert letters(name) == expected
+def test_a_tile_has_the_first_letter_of_a_name(name: str, expected: str) -> None:
+    assert initial(name) == expected
     assert 1 <= hue(name) <= 8
 
 

@@ -144,7 +144,7 @@ _MADE: Final[dict[str, str]] = {
 }
 """The page's words for each kind of decision that was made."""
 
-_DECLARED: Final[dict[str, str]] = {
+DECLARED: Final[dict[str, str]] = {
     DESTRUCTIVE: "The server says that it can overwrite or delete",
     CHANGING: "The server says that it changes something",
 }
@@ -272,8 +272,8 @@ def _sentence(why: str, tool: Tool | None) -> str:
 
     named = f"{named_tool(tool)} "
     declared = why.removeprefix(named)
-    if declared in _DECLARED:
-        return _DECLARED[declared]
+    if declared in DECLARED:
+        return DECLARED[declared]
     if why.startswith(named):
         return f"It {declared}"
 

@@ -256,19 +256,17 @@ def words(status: str) -> str:
     return status.replace("_", " ")
 
 
-_WORDS_OF_NAME: Final = re.compile(r"[^\W_]+")
+_WORD_OF_NAME: Final = re.compile(r"[^\W_]+")
 _HUES: Final = 8
 """Number of the classes `hue-1` and so on in the style sheet."""
 
 
-def letters(name: str) -> str:
-    """Return the first letters of a name's first two words, such as "CC" for `Claude Code`, or the
-    first two letters of its only word, such as "Cu" for `cursor`.
+def initial(name: str) -> str:
+    """Return the first letter or digit of a name, such as "C" for `Claude Code`, or its first
+    character if it has neither. Two letters could be read as a word, such as "No" for `notes`.
     """
-    parts: list[str] = _WORDS_OF_NAME.findall(name)
-    if len(parts) > 1:
-        return f"{parts[0][0]}{parts[1][0]}".upper()
-    return (parts[0] if parts else name)[:2].capitalize()
+    word = _WORD_OF_NAME.search(name)
+    return (word.group() if word else name)[:1].upper()
 
 
 def hue(name: str) -> int:
@@ -427,7 +425,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "count": counted,
     "few_words": in_few_words,
     "words": words,
-    "letters": letters,
+    "initial": initial,
     "hue": hue,
     "kind_of_assistant": kind_of_assistant,
     "light": light,

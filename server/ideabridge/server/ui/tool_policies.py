@@ -27,9 +27,8 @@ from ideabridge.bridge.loop.policy import (
 from ideabridge.bridge.loop.standing import coverable
 from ideabridge.bridge.standing_rules import StandingRule
 from ideabridge.server.ui.access import Visitor
-from ideabridge.server.ui.approvals import reason_in_words
+from ideabridge.server.ui.approvals import DECLARED, reason_in_words
 from ideabridge.server.ui.server_forms import is_read_only_to_server
-from ideabridge.server.views.text import parameters_text
 from ideabridge.tools.tool import IDEA, Tool
 
 OWN: Final = "tools"
@@ -48,10 +47,15 @@ _HINTS: Final = (
 the server's own claims, so the words stand under or after "The server says".
 """
 
+_UNDECLARED: Final = "The server does not say whether it changes anything"
+
 _TRUSTED: Final = {
     "server": "The server says that it only reads",
     "settings": "Your settings say that it only reads",
 }
+
+_REPEATED: Final = frozenset({*DECLARED.values(), _TRUSTED["server"], _UNDECLARED})
+"""The reasons that only repeat what a server says about its tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,23 @@ class ToolRow:
     can_be_allowed: bool
 
     @property
-    def parameters(self) -> str:
-        """The names of the tool's parameters."""
-        return parameters_text(self.tool.parameters)
+    def claim(self) -> str:
+        """What the server says about whether the tool changes anything, in a few words, or "". A
+        person's settings do not change what the server says.
+        """
+        annotations = (self.tool.passes_to or self.tool).annotations
+        if annotations.read_only:
+            return _ONLY_READS
+        if annotations.destructive:
+            return "can overwrite or delete"
+        if annotations.destructive is False:
+            return "changes, deletes nothing"
+        return "" if annotations.read_only is None else "changes something"
+
+    @property
+    def further_reason(self) -> str:
+        """The reason for the verdict, or "" if it only repeats the server's claim."""
+        return "" if self.tool.module and self.reason in _REPEATED else self.reason
 
     @property
     def further_hints(self) -> list[str]:
@@ -185,8 +203,9 @@ def _reason(tool: Tool, verdict: PolicyVerdict, trusts: Literal["server", "setti
     if trusts:
         return _TRUSTED[trusts]
     if verdict.why == f"{named_tool(tool)} {UNDECLARED}":
-        speaker = "The server" if tool.module else "The tool"
-        return f"{speaker} does not say whether it changes anything"
+        if tool.module:
+            return _UNDECLARED
+        return "The tool does not say whether it changes anything"
     if verdict.why:
         return reason_in_words(verdict.why, tool)
     if tool.module is not None and verdict.verdict == "allow":
