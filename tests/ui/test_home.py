@@ -94,7 +94,7 @@ def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
     expect(icon).to_have_attribute("href", "/ui/static/icon-waiting.svg")
 
     expect(page.locator("#week figure").first).to_contain_text("2 runs")
-    used = page.locator("#most-used li").filter(has_text="list_orders")
+    used = page.locator("#most-used li").filter(has_text="List orders")
     expect(used).to_contain_text("use")
 
 
@@ -344,8 +344,8 @@ def test_a_tool_that_was_made_here_is_among_those_used_most(page: Page, site: st
 
     page.goto(f"{site}home")
     used = page.locator("#most-used")
-    expect(used.get_by_role("listitem").filter(has_text="with_tax")).to_contain_text("2 uses")
-    expect(used.get_by_role("listitem").filter(has_text="compute")).to_contain_text("2 uses")
+    expect(used.get_by_role("listitem").filter(has_text="With tax")).to_contain_text("2 uses")
+    expect(used.get_by_role("listitem").filter(has_text="Compute")).to_contain_text("2 uses")
     used.get_by_role("link", name="With tax").click()
     expect(page.locator("#runs tbody tr")).to_have_count(2)
 

@@ -122,7 +122,7 @@ def test_a_tool_is_chosen_filled_in_and_run(page: Page, site: str) -> None:
     page.goto(f"{site}playground")
     expect(page.get_by_role("link", name="One tool")).to_have_attribute("aria-current", "page")
     tools = page.get_by_role("navigation", name="Tools", exact=True)
-    tools.get_by_role("link", name="find_customer").click()
+    tools.get_by_role("link", name="Find customer").click()
     form = page.locator("#call-form")
     form.get_by_label(re.compile("^id")).fill("c1")
     form.get_by_role("button", name="Run").click()
@@ -139,7 +139,7 @@ def test_a_tool_is_chosen_filled_in_and_run(page: Page, site: str) -> None:
 def test_a_tool_that_was_made_here_is_tried(http: httpx.Client) -> None:
     write_idea(http, WRITTEN, "with_tax")
     path = "/ui/playground?tool=ideas%2Fwith_tax"
-    assert "Made here 1 With tax with_tax" in words_of(http.get(path).text)
+    assert "Made here 1 With tax" in words_of(http.get(path).text)
     fields = {"from": "playground", "p.net": "7"}
     tried = send(http, "/ui/ideas/with_tax/call", path, **fields)
     assert tried.url.path == "/ui/playground"

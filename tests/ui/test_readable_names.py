@@ -1,4 +1,6 @@
-"""Readable names: pages show the names of tools in words, and the names themselves below them."""
+"""Readable names: pages show the names of tools in words, and the names themselves where they say
+more than the words.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ideabridge.server.ui.readable_names import readable, title_in_words, tool_title
+from ideabridge.server.ui.readable_names import is_spelling_of, readable, title_in_words, tool_title
 from ideabridge.tools.tool import Annotations, Tool
 from tests.ui.serving import ask
 
@@ -59,11 +61,29 @@ def test_a_tool_has_its_own_title_first() -> None:
     assert tool_title(titled) == "Open a ticket"
 
 
-def test_lists_show_the_words_and_the_name_below_them(http: httpx.Client) -> None:
+@pytest.mark.parametrize(
+    ("name", "title", "is_spelling"),
+    [
+        ("largest_order", "Largest order", True),
+        ("largest-order", "Largest order", True),
+        ("list_orders + find_customer", "List orders, find customer", True),
+        ("a_1 + b + c + d + e", "A 1, b, c and 2 more", True),
+        ("find_customer", "Find a customer", False),
+        ("delete_all", "List files", False),
+    ],
+)
+def test_a_name_that_says_nothing_beside_its_title(
+    name: str, title: str, *, is_spelling: bool
+) -> None:
+    assert is_spelling_of(name, title) is is_spelling
+
+
+def test_lists_show_the_words_and_the_name_as_their_tooltip(http: httpx.Client) -> None:
     ask(http, {"_tool": "list_orders"}, {"_tool": "find_customer", "id": "c0"})
     page = http.get("/ui/runs").text
     assert ">List orders, find customer</a>" in page
-    assert '<code class="code-name">list_<wbr>orders + find_<wbr>customer</code>' in page
+    assert 'title="list_orders + find_customer">List orders, find customer</a>' in page
+    assert 'class="code-name"' not in page
     assert "List orders, find customer" in http.get("/ui/runs?words=list%20orders").text
 
     # Nothing is shown twice if only the capital letter differs.

@@ -162,10 +162,10 @@ def test_a_run_of_many_tools_is_named_after_the_first_ones(http: httpx.Client) -
     assert name_of(http, many) == name
     assert f'title="{whole} + read_review"' in http.get("/ui/runs").text
     page = without_breaks(http.get(f"/ui/runs/{many}").text)
-    # The run has the same name everywhere, and all its tools are below it.
+    # The run has the same name everywhere, and the technical details name all its tools.
     assert f"<h1>{name}</h1>" in page
     assert f"<title>{name} · ideabridge</title>" in page
-    assert f'<code class="code-name">{whole} + read_review</code>' in page
+    assert f"<p>Tools <code>{whole} + read_review</code></p>" in page
 
 
 def test_a_program_is_named_after_its_tools(http: httpx.Client) -> None:

@@ -90,7 +90,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
 def test_the_list_of_tools_says_how_often_each_ran(http: httpx.Client) -> None:
     write_idea(http, WRITTEN, "with_tax")
     row = words_of(rows_of(http)["with_tax"])
-    assert row.startswith("With tax with_tax The price with tax. fixed steps 0 ")
+    assert row.startswith("With tax The price with tax. fixed steps 0 ")
     # As long as no tool ran, there is no column for when each ran last.
     assert "Last run" not in http.get("/ui/ideas").text
 
@@ -109,10 +109,10 @@ def test_a_search_finds_every_kind_of_tool_and_counts_each_kind(http: httpx.Clie
     assert "Results for “pri” Made here 1 " in words
     assert "Built in" in words_of(http.get("/ui/ideas?q=COMPUTE").text).partition("Results for")[2]
     found = words_of(http.get("/ui/ideas?q=e").text).partition("Results for")[2]
-    assert found.index("Made here 1 ") < found.index("with_tax") < found.index("Built in")
+    assert found.index("Made here 1 ") < found.index("With tax") < found.index("Built in")
     # A kind without results is not named.
     assert "Saved runs" not in found
-    assert found.index("From files") < found.index("list_orders") < found.index("Built in")
+    assert found.index("From files") < found.index("List orders") < found.index("Built in")
     assert "No tool and no saved run has" in http.get("/ui/ideas?q=nothing+has+this").text
 
 

@@ -97,6 +97,13 @@ def title_in_words(title: str) -> str:
     return _capitalized(text)
 
 
+def is_spelling_of(name: str, title: str) -> bool:
+    """Return whether the name of a tool, or the title of a run that names tools, has just the words
+    of a title for people, so that it says nothing beside it.
+    """
+    return title.casefold() in (readable(name).casefold(), title_in_words(name).casefold())
+
+
 def code_name_of(title: str) -> str:
     """Return the title of a run if it only names tools, or "" if it is in words already."""
     return title if title_names_tools(title) else ""

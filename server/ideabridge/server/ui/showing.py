@@ -20,6 +20,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.ui.askers import AskingProgram, deciders_as_read_by, kind_of_assistant
 from ideabridge.server.ui.readable_names import (
     code_name_of,
+    is_spelling_of,
     readable,
     run_name,
     title_in_words,
@@ -437,6 +438,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "tool_title": tool_title,
     "title_in_words": title_in_words,
     "code_name_of": code_name_of,
+    "is_spelling_of": is_spelling_of,
     "as_read_by": as_read_by,
     "capital": capital,
     "reason": reason,
