@@ -65,3 +65,12 @@ def test_what_is_too_far_back_is_not_counted(store: Store) -> None:
     write(store, "run", decided(0), *many)
     (latest,) = store.decisions.latest("ann")
     assert (latest.calls, latest.has_more) == (1000, True)
+
+
+def test_the_latest_decision_is_first_although_its_run_is_older(store: Store) -> None:
+    write(store, "older", decided(0))
+    write(store, "newer", decided(0))
+    epoch = store.leases.acquire("older", "driver", 10, 0)
+    assert epoch is not None
+    store.runs.append("older", epoch, [decided(1)])
+    assert [one.run for one in store.decisions.latest("ann")] == ["older", "newer", "older"]

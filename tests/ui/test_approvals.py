@@ -198,6 +198,23 @@ def test_an_earlier_value_leads_to_the_one_that_takes_its_place(
     assert abs(removed["y"] - gone["y"]) < 4
 
 
+def test_past_decisions_have_the_values_that_a_tool_was_called_with(http: httpx.Client) -> None:
+    calls = [{"_tool": "refund", "order": "†input.order", "amount": 1.5}]
+    answer = send(
+        http,
+        "/ui/playground",
+        kind="plan",
+        text=json.dumps({"calls": calls}),
+        input='{"order": 4711}',
+        title="",
+        action="run",
+    )
+    run = answer.url.path.rpartition("/")[2]
+    key = key_of(http, run)
+    send(http, "/ui/approvals/decide", "/ui/approvals", which=key, decision="deny", reason="no")
+    assert "order 4711, amount 1.5" in http.get("/ui/approvals/past").text
+
+
 def test_the_latest_past_decisions_are_beside_the_open_ones(http: httpx.Client) -> None:
     orders = range(1, 8)
     for order in orders:

@@ -96,8 +96,8 @@ class Decisions:
         self._database = database
 
     def latest(self, caller: Viewer, limit: int = 50) -> list[Decided]:
-        """Return the decisions in the newest runs, latest run first. All calls that the same rule
-        or grant approved are one decision, at the place of the latest of them.
+        """Return the decisions in the newest runs, latest first. All calls that the same rule or
+        grant approved are one decision, at the place of the latest of them.
 
         If `caller` is set, consider only the runs that this caller started.
         """
@@ -123,7 +123,10 @@ class Decisions:
                 (_DECIDED_RUNS, only_of(caller), _MOST_READ, *_BEGINNINGS),
             ).fetchall()
 
-        decided = _counted([_read_decided(row) for row in rows])
+        read = [_read_decided(row) for row in rows]
+        # A decision in an older run can be the latest. Those without a time keep their order.
+        read.sort(key=lambda one: one.at or 0, reverse=True)
+        decided = _counted(read)
         if len(rows) == _MOST_READ:
             decided = [replace(one, has_more=one.cause is not None) for one in decided]
         return decided[:limit]

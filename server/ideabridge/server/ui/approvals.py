@@ -68,6 +68,7 @@ from ideabridge.server.ui.server_forms import file_to_change
 from ideabridge.server.ui.showing import as_json, capital, in_one_line
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
+from ideabridge.server.views.records import input_of
 from ideabridge.server.views.shown import (
     PAGE,
     REFUSING,
@@ -79,7 +80,7 @@ from ideabridge.server.views.shown import (
 )
 from ideabridge.server.views.trace import CallBar, Trace
 from ideabridge.tools import Tool
-from ideabridge.tools.encoding import JSONObject, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import counted, visible
 from ideabridge.tools.threads import compute_in_thread
@@ -497,7 +498,7 @@ class ApprovalPages:
         if bar is not None and decided.decision != "edit" and decided.calls == 1:
             # Show no values for an edited call, because they are not those that the author of the
             # call wrote.
-            values = _in_words(bar.call)
+            values = _in_words(bar.call, input_of(self._bridge.store, decided.run))
 
         return PastDecision(
             decided,
@@ -836,19 +837,27 @@ def _named(shown: JSONObject, key: str) -> str:
     return visible(name) if isinstance(name, str) else ""
 
 
-def _in_words(call: JSONObject) -> str:
-    """Return the first values in a call on one line, without references."""
-    parameters = [
-        (name, value)
-        for name, value in call.items()
-        if not name.startswith("_") and not (isinstance(value, str) and value.startswith("†"))
-    ]
+def _in_words(call: JSONObject, run_input: JSONObject) -> str:
+    """Return the first values in a call on one line. A reference to a value of the run's input
+    stands for this value, and other references are left out.
+    """
+    parameters: list[tuple[str, JSON]] = []
+    for name, written in call.items():
+        value = written
+        if isinstance(value, str) and value.startswith(_INPUT):
+            value = run_input.get(value.removeprefix(_INPUT), value)
+        is_reference = value is written and isinstance(value, str) and value.startswith("†")
+        if not name.startswith("_") and not is_reference:
+            parameters.append((name, value))
+
     texts = [
         f"{visible(name)} {in_one_line(value, _LONGEST_VALUE)}"
         for name, value in parameters[:_MOST_VALUES]
     ]
     return ", ".join([*texts, "…"] if len(parameters) > _MOST_VALUES else texts)
 
+
+_INPUT: Final = "†input."
 
 _FIRST: Final = (-math.inf, "")
 """The place before all decisions."""
