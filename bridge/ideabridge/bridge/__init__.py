@@ -1,4 +1,4 @@
-"""The client bridge: contexts, ideas, minds, modules, the agent loop and replay.
+"""The client bridge: contexts, ideas, minds, servers, the agent loop and replay.
 
     from ideabridge.bridge import Bridge, Configuration, ModelConfiguration
 

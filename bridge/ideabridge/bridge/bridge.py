@@ -1,6 +1,6 @@
-"""Bridge: runs plans and the agent loop with a toolbox and the configured modules.
+"""Bridge: runs plans and the agent loop with a toolbox and the configured servers.
 
-An application opens a `Bridge`. It owns the store, the modules and the runs of its process, and
+An application opens a `Bridge`. It owns the store, the servers and the runs of its process, and
 passes each call to `Offer` (the tools), `Runs`, `Publisher` or `Ways` (calls to published ideas).
 """
 
@@ -144,7 +144,7 @@ logger: Final = logging.getLogger(__name__)
 
 
 class Bridge:
-    """Runs plans and the agent loop. It owns the store, the modules, and the runs of this
+    """Runs plans and the agent loop. It owns the store, the servers, and the runs of this
     process.
 
     Args:
@@ -163,18 +163,18 @@ class Bridge:
             answers turn by turn.
         approver: a coroutine function that decides on calls that ask for approval. If None, such a
             call waits for `Run.decide`.
-        on_tools_changed: called after the tools of a module have changed.
+        on_tools_changed: called after the tools of a server have changed.
         lease_seconds: the time, in seconds, for which a run stays reserved for this process after
             the process has stopped responding. If None, 15 seconds.
         role: `alone` drives its own runs; `front` leaves them to workers; `worker` drives queued
             runs, through the method `worker`.
-        only: the names of the modules to run in this process, or None for all. A worker takes only
-            runs that need no other modules.
+        only: the names of the servers to run in this process, or None for all. A worker takes only
+            runs that need no other servers.
         standing_rules: whether tools that people have allowed *always* run without a question. The
             server and the commands of ideabridge set this. A program decides for itself.
-        lender: an open bridge in this process whose modules this bridge also uses, or None. This
-            bridge uses the lender's modules that both configurations start in exactly the same way,
-            so that each module starts only once. Close this bridge before its lender.
+        lender: an open bridge in this process whose servers this bridge also uses, or None. This
+            bridge uses the lender's servers that both configurations start in exactly the same way,
+            so that each server starts only once. Close this bridge before its lender.
 
     Attributes:
         session_begun: a function that returns the time at which the client of the current request
@@ -381,7 +381,7 @@ class Bridge:
         self.modules.connect(created)
 
     def _borrowed(self, current: Configuration) -> list[str]:
-        """Return the names of the modules that this bridge borrows from the lender."""
+        """Return the names of the servers that this bridge borrows from the lender."""
         if self._lender is None:
             return []
         change = change_between(self._lender.configuration, current)
@@ -390,7 +390,7 @@ class Bridge:
 
     @property
     def _shares_limits(self) -> bool:
-        """True if several processes count their calls to a module against one shared limit."""
+        """True if several processes count their calls to a server against one shared limit."""
         return self.store.notifier.can_notify or self._role != "alone"
 
     def _share_limits(self) -> None:
@@ -412,7 +412,7 @@ class Bridge:
             self._stack.callback(self._store.close)
 
         self._store.publications.admits = AdmittedIdeas(self._store, self.offer).admits
-        # Register the secrets first, because runs can already write to the store while modules are
+        # Register the secrets first, because runs can already write to the store while servers are
         # still connecting.
         self._learn_secrets()
         await self._learn_stored_secrets()
@@ -481,7 +481,7 @@ class Bridge:
     def _has_one_user(self) -> bool:
         """Return whether the bridge has only one user.
 
-        Errors and notes can then quote the output of modules. With several users, a quote could
+        Errors and notes can then quote the output of servers. With several users, a quote could
         contain another user's arguments.
         """
         try:
@@ -490,8 +490,8 @@ class Bridge:
             return False
 
     def _learn_secrets(self) -> None:
-        """Register every secret in the configuration, and the server's token, even if the modules
-        do not run.
+        """Register every secret in the configuration, and the server's token, even if the servers
+        are not running.
         """
         self.secrets.add(TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE, ""), certain=True)
         config = self.configuration
@@ -509,7 +509,7 @@ class Bridge:
 
     async def _learn_stored_secrets(self) -> None:
         """Register every stored secret that the configuration names, if the keyring answers soon.
-        Otherwise, each secret is registered when its module starts.
+        Otherwise, each secret is registered when its server starts.
         """
         modules = self.configuration.modules
         names = [name for name, entry in modules.items() if secrets_named(entry)]
@@ -608,11 +608,11 @@ class Bridge:
             self._on_tools_changed()
 
     def _needs(self, module: str) -> bool:
-        """Return whether an active run has called a module and might call it again."""
+        """Return whether an active run has called a server and might call it again."""
         return self._runs is not None and self._runs.registry.need(module)
 
     def tools(self) -> list[Tool]:
-        """Return every tool in the toolbox, of the modules that are up, and of the modules that
+        """Return every tool in the toolbox, of the servers that are up, and of the servers that
         start on first use.
         """
         return self.offer.catalogue.tools
@@ -627,7 +627,7 @@ class Bridge:
         """Return why a caller cannot call a published idea in this process, or None if it can.
 
         The reason, such as "needs the server 'git', which is not configured here", does not depend
-        on which modules are up.
+        on which servers are up.
         """
         return self._open_runs.ways.why_not_here(publication, caller)
 
@@ -698,7 +698,7 @@ class Bridge:
             IdeaDocumentError, TamperedIdeaError, NameTakenError: see `Store.import_idea`.
             NameInUseError: the name is published in this store with other content, and `replace`
                 does not contain it.
-            ModulesAwayError: a module that the idea calls is configured but not up.
+            ModulesAwayError: a server that the idea calls is configured but not up.
             PublicationError: the plan would call itself, or cannot run with this bridge's tools; no
                 new run can begin with the idea's guide; or the name belongs to one of this bridge's
                 tools.
@@ -746,7 +746,7 @@ class Bridge:
                 value does not satisfy its schema.
             PublicationError: the idea cannot answer in the way that `answer` says, has no name,
                 would call itself, or cannot run with this bridge's tools.
-            ModulesAwayError: a module that the idea calls is configured but not up.
+            ModulesAwayError: a server that the idea calls is configured but not up.
             NameInUseError: the name is published with other content, and `replace` does not contain
                 it.
             PublicationNameError: see `Publisher.check_free`.
@@ -792,7 +792,7 @@ class Bridge:
         inputs: Sequence[JSON] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
-        """Wait for the modules that a run's plan calls, and then publish the run as a tool. A name
+        """Wait for the servers that a run's plan calls, and then publish the run as a tool. A name
         that is already published gets a new version.
 
         If a run ended early (failed, stalled, at a limit, cancelled), the plan contains the calls
@@ -837,7 +837,7 @@ class Bridge:
                 shows the difference. If a mind wrote the program and its text contains recorded
                 values, the error is a `ConstantsOpenError`.
             NeedsPersonError: others would see the words of a mind, and `by` is not a person.
-            ModulesAwayError: a module that the plan calls is not up.
+            ModulesAwayError: a server that the plan calls is not up.
             UnknownUserError: `to` names a user that does not exist.
             UnknownIdeaError, UnknownRunError: `ref` matches no idea or run of this caller.
             SecretGivenError: the name or the description contains a secret from the configuration.
@@ -1075,16 +1075,16 @@ class Bridge:
         return await self.publisher.verify(names, live=live, effects=effects, caller=caller)
 
     async def changed_tools(self, module: str) -> list[ChangedTool]:
-        """Return a module's tools that have changed since published ideas were made with them.
+        """Return a server's tools that have changed since published ideas were made with them.
 
         Every owner and every published version is checked.
 
         Args:
-            module: the name of a module, `idea:NAME`, or "" for the in-process tools.
+            module: the name of a server, `idea:NAME`, or "" for the in-process tools.
 
         Raises:
-            ModuleError: the module is not up.
-            UnknownModuleError: no module has that name.
+            ModuleError: the server is not up.
+            UnknownModuleError: no server has that name.
         """
         return await self.publisher.changed_tools(module)
 
@@ -1120,12 +1120,12 @@ class Bridge:
 
         Args:
             host: `claude-code`, `codex`, `copilot-cli`, `gemini-cli` or `opencode`.
-            modules: the modules of servers that have a different name in the host, keyed by the
-                name in the logs.
+            modules: the servers that have a different name in the host, keyed by the name in the
+                logs.
             caller: the owner of the runs.
 
         Raises:
-            HistoryError: the host or a module does not exist.
+            HistoryError: the host or a server does not exist.
         """
         self._learn_secrets()
         logs = HostLogs(
@@ -1266,7 +1266,7 @@ class Bridge:
             samples: as in `run_plan`.
 
         Raises:
-            PlanError: the program is malformed, or the module that a tool belongs to is not up.
+            PlanError: the program is malformed, or the server that a tool belongs to is not up.
             ProgramError: the interpreter is missing.
             ArgumentError: an argument has the wrong type.
         """

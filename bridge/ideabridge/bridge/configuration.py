@@ -371,13 +371,13 @@ class Layer:
     Attributes:
         file: the absolute path. Relative paths in the file are relative to its folder.
         keys: the top-level keys of the file.
-        modules: the names of the modules in the file.
+        modules: the names of the servers in the file.
         is_own: whether this is the user's own file, which applies in every project.
         variables: the variables that the file is allowed to name as `${NAME}`, or None for every
             variable.
         digests: the SHA-256, in hex, that each tool file must have, keyed by absolute path. None if
             tool files are not checked.
-        replaced: the names of the modules that replace a module in the layer below.
+        replaced: the names of the servers that replace a server in the layer below.
         narrowed: a line for each setting that applies only in part.
         refused: a line for each setting that does not apply.
     """
@@ -739,7 +739,7 @@ class Configuration(BaseModel):
         return FILE_NAME if layer is None else str(layer.file)
 
     def expect_usable(self, module: str) -> None:
-        """Raise `ConfigurationError` if a module's entry cannot be used."""
+        """Raise `ConfigurationError` if a server's entry cannot be used."""
         if module in self.unusable:
             file = self._file_of(module)
             raise ConfigurationError([f"{file}: {line}" for line in self.unusable[module]])
@@ -818,13 +818,13 @@ class Configuration(BaseModel):
         return self.source.parent if self.source is not None else self.project
 
     def layer_of(self, module: str) -> Layer | None:
-        """Return the layer that contains a module's entry, or None if the entry was not read from a
+        """Return the layer that contains a server's entry, or None if the entry was not read from a
         file.
         """
         return next((layer for layer in reversed(self.layers) if module in layer.modules), None)
 
     def apart_file_of(self, module: str) -> Path | None:
-        """Return the file whose existence gives each session its own module, or None if nothing is
+        """Return the file whose existence gives each session its own server, or None if nothing is
         stored.
 
         See `Module.sharing`.
@@ -833,16 +833,16 @@ class Configuration(BaseModel):
         return None if log_file is None else log_file.with_suffix(".apart")
 
     def exposes(self, module: str) -> bool:
-        """Return whether clients can call a module's tools directly (`expose: modules`)."""
+        """Return whether clients can call a server's tools directly (`expose: modules`)."""
         return "modules" in self.expose and module not in self.unexposed
 
     @property
     def enabled_modules(self) -> list[str]:
-        """The names of all modules that are not disabled."""
+        """The names of all servers that are not disabled."""
         return [name for name, module in self.modules.items() if not module.disabled]
 
     def with_only(self, modules: Collection[str]) -> Configuration:
-        """Return a copy in which all modules except `modules` are disabled.
+        """Return a copy in which all servers except `modules` are disabled.
 
         Raises:
             ConfigurationError: one of `modules` is not configured.
@@ -860,7 +860,7 @@ class Configuration(BaseModel):
         return self.model_copy(update={"modules": entries})
 
     def folder_of(self, module: str) -> Path:
-        """Return the absolute base folder for relative paths in a module's entry."""
+        """Return the absolute base folder for relative paths in a server's entry."""
         layer = self.layer_of(module)
         folder = self.folder if layer is None else layer.file.parent
         return folder.absolute()
@@ -882,21 +882,21 @@ class Configuration(BaseModel):
         return (self.own_servers_in or self.project).absolute()
 
     def log_file_of(self, module: str) -> Path | None:
-        """Return the file that a module's log is written to, or None if no log is written."""
+        """Return the file that a server's log is written to, or None if no log is written."""
         if self.logs is None:
             return None
         layer = self.layer_of(module)
         return log_file(self.logs, module, None if layer is None else layer.file)
 
     def variables_of(self, module: str) -> Variables | None:
-        """Return the variables that a module's entry is allowed to name, or None for every
+        """Return the variables that a server's entry is allowed to name, or None for every
         variable.
         """
         layer = self.layer_of(module)
         return None if layer is None else layer.variables
 
     def secret_owner_of(self, module: str) -> SecretOwner:
-        """Return the owner of the secrets that a module's entry is allowed to read."""
+        """Return the owner of the secrets that a server's entry is allowed to read."""
         layer = self.layer_of(module)
         return secret_owner(None if layer is None else layer.file)
 
@@ -1716,7 +1716,7 @@ def _also_in_force(
 
 
 def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -> dict[str, Any]:
-    """Merge `expose`. A project can expose only its own modules and tools, because direct calls run
+    """Merge `expose`. A project can expose only its own servers and tools, because direct calls run
     without anyone being asked.
     """
     expose = set(project.expose)
@@ -1820,8 +1820,8 @@ def _allows(approval: Approval) -> bool:
 
 
 def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
-    """Return rules under which read-only calls to these modules run, other calls to them ask, and
-    calls to all other modules run.
+    """Return rules under which read-only calls to these servers run, other calls to them ask, and
+    calls to all other servers run.
     """
     if len(modules) > _MAX_STRICT:
         modules = ("*",)
@@ -1842,7 +1842,7 @@ def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
 def fingerprint(configuration: Configuration) -> str:
     """Return the SHA-256 in hex of everything that affects how runs behave.
 
-    The fingerprint covers the modules (see `module_fingerprint`), the tool files, approval, order
+    The fingerprint covers the servers (see `module_fingerprint`), the tool files, approval, order
     and limits. It also covers the folder if a program or a tool file runs in it. A run continues
     under a different fingerprint only if the tools that its remaining calls use are unchanged; see
     `Binding`.
@@ -1867,7 +1867,7 @@ def fingerprint(configuration: Configuration) -> str:
 
 
 def start_definitions(configuration: Configuration) -> dict[str, str]:
-    """Return the fingerprint of each enabled module, keyed by name (see `module_fingerprint`).
+    """Return the fingerprint of each enabled server, keyed by name (see `module_fingerprint`).
 
     The key "" stands for the Python tools. If the configuration names tool files, the fingerprint
     under this key also covers the configuration's folder: projects share a store, and a run that
@@ -1882,7 +1882,7 @@ def start_definitions(configuration: Configuration) -> dict[str, str]:
 
 
 def module_fingerprint(configuration: Configuration, name: str) -> str:
-    """Return the SHA-256 in hex of a module's definition without its secrets.
+    """Return the SHA-256 in hex of a server's definition without its secrets.
 
     The fingerprint covers the name, the command, its arguments, the address, the allowed and denied
     tools, and the names of headers and environment variables. For a program, it also covers the

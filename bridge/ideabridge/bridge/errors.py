@@ -110,8 +110,8 @@ class CallDeniedError(CallError):
 
 
 class UnknownOutcomeError(CallError):
-    """It is unknown whether the call took effect: while it ran, its process or its module ended, or
-    the module did not answer in time.
+    """It is unknown whether the call took effect: while it ran, its process or its server ended, or
+    the server did not answer in time.
     """
 
 
@@ -191,7 +191,7 @@ class NeedsPersonError(PublicationError):
 
 
 class ModulesAwayError(PublicationError):
-    """Some modules have not listed the tools that a publication needs. Nothing was published; the
+    """Some servers have not listed the tools that a publication needs. Nothing was published; the
     caller can try again later.
     """
 

@@ -1,6 +1,6 @@
 """Screen: keeps configured secrets out of journals, and therefore out of ideas.
 
-Modules receive their secrets when they start, so there is no need to write a secret into a task, a
+Servers receive their secrets when they start, so there is no need to write a secret into a task, a
 call or an answer. If a person or a mind writes text that contains a secret, the text is refused,
 and no part of it is stored. Messages from activities, programs' output and errors, the reason why a
 run ended, and malformed answers are stored without their secrets. `Executor` removes secrets from

@@ -146,7 +146,7 @@ class Secrets:
         self._finders.clear()
 
     def add_env(self, name: str, value: str) -> None:
-        """Hide the value of a variable in a module's environment, or of a variable that `${VAR}`
+        """Hide the value of a variable in a server's environment, or of a variable that `${VAR}`
         names.
         """
         self.add(name, value)

@@ -386,7 +386,7 @@ def _auth_with_own_keys(raw: JSONObject) -> JSONObject:
     """Return `auth` with ideabridge's keys."""
     result: JSONObject = {AUTH_SYNONYMS.get(key, key): value for key, value in raw.items()}
     if isinstance(result.get("enabled"), bool):
-        # The key is not needed, because the module itself reports whether it requires a sign-in.
+        # The key is not needed, because the server itself reports whether it requires a sign-in.
         del result["enabled"]
 
     scopes = result.get("scopes")
@@ -644,7 +644,7 @@ def entry_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
 
 
 def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
-    """Yield (key, problem) for each key that does not fit the module's kind: a program to start, or
+    """Yield (key, problem) for each key that does not fit the server's kind: a program to start, or
     an address to call.
     """
     kind = read_as(ServerStart, entry).kind
@@ -672,7 +672,7 @@ def _kind_problems(entry: JSONObject) -> Iterator[tuple[str, str]]:
 
 
 def name_problem(name: str) -> str | None:
-    """Return why the name of a module is invalid, or None if it is valid."""
+    """Return why the name of a server is invalid, or None if it is valid."""
     if not 1 <= len(name) <= 64:
         return "a server's name must have 1 to 64 characters"
     if not name.isprintable():

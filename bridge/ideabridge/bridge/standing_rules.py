@@ -95,7 +95,7 @@ class StandingRule:
         owner: the caller whose calls the rule covers.
         workspace: see `workspace_of`.
         tool: the tool.
-        server: the start definition of the tool's module or, for a tool from a tool file, a hash of
+        server: the start definition of the tool's server or, for a tool from a tool file, a hash of
             the tool files.
         by: the person who gave the rule.
         at: the time when the rule was given, in seconds since 1970.
@@ -212,9 +212,9 @@ def workspace_of(configuration: Configuration) -> str:
 
 
 def servers_of(configuration: Configuration) -> dict[str, str]:
-    """Return what rules are bound to besides the tool's definition, keyed by module.
+    """Return what rules are bound to besides the tool's definition, keyed by server.
 
-    The value of a module identifies the way in which the module starts. The value under the key ""
+    The value of a server identifies the way in which the server starts. The value under the key ""
     identifies the content of the tool files.
 
     If there are no tool files, the key "" is absent. The code of a tool that a program passes in

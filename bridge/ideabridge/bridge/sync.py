@@ -181,7 +181,7 @@ class Bridge(_Blocking[AsyncBridge]):
         return self._stack.__exit__(*error)
 
     def tools(self) -> list[Tool]:
-        """Return every tool, once each module has connected or failed."""
+        """Return every tool, once each server has connected or failed."""
         return self.portal.call(self.underlying.offer.settle).tools
 
     @overload

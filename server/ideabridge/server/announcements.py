@@ -87,7 +87,7 @@ class Announcements:
         self._quotas = quotas
         self._catalogue = catalogue
         self._offerings = offerings
-        # The module resources that clients have subscribed to, and the changes that modules have
+        # The server resources that clients have subscribed to, and the changes that servers have
         # reported since the last check.
         self._watched: dict[str, Module] = {}
         self._events: dict[tuple[str, ServerEvent], None] = {}
@@ -182,7 +182,7 @@ class Announcements:
             listening.clients.append(uris)
             try:
                 for uri in uris:
-                    # If a module refuses to watch one of the resources, changes to the others, and
+                    # If a server refuses to watch one of the resources, changes to the others, and
                     # to lists, must still be reported.
                     with suppress(MCPError):
                         await self._watch(uri, caller)
@@ -255,7 +255,7 @@ class Announcements:
         self.poke()
 
     def heard(self, module: str, event: ServerEvent) -> None:
-        """Record that a module has reported a change."""
+        """Record that a server has reported a change."""
         uri = event.uri if isinstance(event, ResourceUpdated) else ""
         if self._offerings.is_exposed(module, uri):
             if not isinstance(event, ResourceUpdated):
@@ -264,7 +264,7 @@ class Announcements:
             self.poke()
 
     def _arrived(self, module: str, kind: Kind) -> None:
-        """Record that a module's list arrived only after an answer had been sent without it."""
+        """Record that a server's list arrived only after an answer had been sent without it."""
         event = PromptsListChanged() if kind == "prompts" else ResourcesListChanged()
         self._events[(module, event)] = None
         self.poke()
@@ -361,10 +361,10 @@ class Announcements:
             await self._announce_update(watched)
 
     async def _announce_change(self, uri: str, module: str) -> None:
-        """Announce a change to a module's resource to the clients that subscribe to this resource
+        """Announce a change to a server's resource to the clients that subscribe to this resource
         or to a resource that contains it.
 
-        A subscribed resource that belongs to a different module does not count.
+        A subscribed resource that belongs to a different server does not count.
         """
 
         def is_changed(named: str) -> bool:

@@ -82,10 +82,10 @@ def exposed_names(
     characters, which are `a-z`, `0-9` and `_`.
 
     A tool that had a name earlier keeps that name. Any other tool gets the first of these names
-    that is free: its own name; its own name prefixed with its module's name; its own name followed
-    by a hash of both. If tools of two modules would get the same name, both get the next form, so
-    that no name depends on which module connected first. In-process tools come before the tools of
-    modules. `is_taken` returns whether a tool cannot get a name because the name already belongs to
+    that is free: its own name; its own name prefixed with its server's name; its own name followed
+    by a hash of both. If tools of two servers would get the same name, both get the next form, so
+    that no name depends on which server connected first. In-process tools come before the tools of
+    servers. `is_taken` returns whether a tool cannot get a name because the name already belongs to
     something else.
     """
     tools = list(tools)
@@ -96,7 +96,7 @@ def exposed_names(
         if name is not None and not is_taken(name, tool):
             names[place] = name
 
-    # Name in-process tools first, so that they take precedence over the tools of modules.
+    # Name in-process tools first, so that they take precedence over the tools of servers.
     in_process = [place for place, tool in enumerate(tools) if tool.module is None]
     of_modules = [place for place, tool in enumerate(tools) if tool.module is not None]
     used_names = set(names.values())
@@ -172,7 +172,7 @@ def _cut(tool: Tool, tail: int) -> str:
 
 
 def _numbered(tool: Tool, used_names: set[str], is_taken: Callable[[str, Tool], bool]) -> str:
-    """Append a number to a tool's name. This is needed if two tools of one module have the same
+    """Append a number to a tool's name. This is needed if two tools of one server have the same
     name, or if the name with the hash is taken, too.
     """
     number = 2
@@ -232,8 +232,8 @@ class ToolCatalogue:
         self.refresh()
 
     def module_of(self, name: str) -> str | None:
-        """Return the module of the exposed tool with this name, or None if the tool does not belong
-        to a module.
+        """Return the server of the exposed tool with this name, or None if the tool does not belong
+        to a server.
         """
         exposed = self._exposed.get(name)
         if exposed is None:
@@ -245,7 +245,7 @@ class ToolCatalogue:
         return name in self._exposed
 
     def exposed_definitions(self) -> list[dict[str, Any]]:
-        """Return the exposed tools in wire form, with the schemas as their modules send them."""
+        """Return the exposed tools in wire form, with the schemas as their servers send them."""
         return [tool.as_sent for tool in self._visible]
 
     def listed_hints(self) -> dict[str, Any]:
@@ -255,7 +255,7 @@ class ToolCatalogue:
         return {name: tool.definition.get("annotations") for name, tool in self._published.items()}
 
     def refresh(self) -> None:
-        """Update the exposed tools after the modules or the published names have changed."""
+        """Update the exposed tools after the servers or the published names have changed."""
         version = self.bridge.store.publications.catalogue_version()
         if self._expose_modules or self._expose_tools:
             tools = self.bridge.offer.known
@@ -326,7 +326,7 @@ class ToolCatalogue:
         return earlier
 
     def _read_names(self) -> dict[str, ToolKey]:
-        """Read the stored names of exposed tools. Names of modules and tools that are no longer
+        """Read the stored names of exposed tools. Names of servers and tools that are no longer
         configured are released.
         """
         if not (self._expose_modules or self._expose_tools):
@@ -424,7 +424,7 @@ class ToolCatalogue:
     # -- looking up --------------------------------------------------------------------------------
 
     async def await_modules(self) -> None:
-        """If modules are exposed, wait until the tools of all exposed modules are known.
+        """If servers are exposed, wait until the tools of all exposed servers are known.
 
         The wait ends at the latest `LIST_SECONDS` after the start, or at the first call.
         """
@@ -432,7 +432,7 @@ class ToolCatalogue:
             await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
 
     def stop_waiting(self) -> None:
-        """Stop waiting for modules, so that lists are answered immediately from now on.
+        """Stop waiting for servers, so that lists are answered immediately from now on.
 
         A client that has called a tool works with the tools that are known; SDKs list the tools
         after a call in order to check its result.
@@ -442,8 +442,8 @@ class ToolCatalogue:
     async def find(self, name: str, caller: str) -> ServedTool:
         """Return an exposed tool, or a published idea given as NAME or NAME@VERSION.
 
-        Wait for modules that might have the tool. Own tools are not found here: the server looks
-        them up itself.
+        Wait for servers that might have the tool. Own tools are not found here: `Server` looks them
+        up itself.
 
         Raises:
             UnknownToolError: the caller has no such tool. The message names similar ones.
@@ -483,17 +483,17 @@ class ToolCatalogue:
             pass
 
     def _may_come(self, name: str) -> bool:
-        """Return whether a module that is not connected yet might have the tool.
+        """Return whether a server that is not connected yet might have the tool.
 
-        If a connected module lists the tool but the tool cannot be called, no other module is
-        expected to have it, unless some module used to have a tool with that name.
+        If a connected server lists the tool but the tool cannot be called, no other server is
+        expected to have it, unless some server used to have a tool with that name.
         """
         return name in self._kept_names or self.bridge.offer.missing.why_refused(name) is None
 
     async def _await_tool(self, name: str, caller: str) -> None:
-        """Wait for the module that had the tool before.
+        """Wait for the server that had the tool before.
 
-        If no module had it, wait until some module lists the tool or the tools of all modules are
+        If no server had it, wait until some server lists the tool or the tools of all servers are
         known.
         """
         modules = self.bridge.modules
@@ -530,7 +530,7 @@ class ToolCatalogue:
             # A host may still use a name from an earlier list of tools.
             return self._by_tool.get(self._kept_names[name])
 
-        # A module's view calls that module's tools by their own names.
+        # A server's view calls that server's tools by their own names.
         module = self._running.module_views.module
         if module is None:
             return None
@@ -542,7 +542,7 @@ class ToolCatalogue:
         if any(name in (tool.name, tool.remote_name) for tool in offer.known):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
 
-        # The name might be the one under which a tool of these modules would be exposed.
+        # The name might be the one under which a tool of these servers would be exposed.
         owners = [owner for owner in self.bridge.modules.names if name.startswith(f"{owner}_")]
         missing = offer.missing.sentences(owners)
         return f" search_tools finds the tools of all servers; run_plan calls them.{missing}"
@@ -605,7 +605,7 @@ class ToolCatalogue:
         Args:
             cursor: the place where the page begins, or None for the first page.
             caller: the caller whose ideas are listed.
-            as_sent: whether exposed tools have their schemas as the modules send them.
+            as_sent: whether exposed tools have their schemas as the servers send them.
 
         Raises:
             CursorSyntaxError, CursorError: the cursor did not come from this list.
@@ -743,7 +743,7 @@ class ToolCatalogue:
 
     def _is_served(self, publication: Publication) -> bool:
         """Return whether a published idea can be called by its name, because no own tool and no
-        module's tool has the same name.
+        server's tool has the same name.
         """
         return publication.name not in OWN_NAMES and publication.name not in self._kept_names
 

@@ -3,7 +3,7 @@ with their results.
 
 Lines and sessions are written to the store together, a fraction of a second after a call ends and
 when the server shuts down. If the process crashes, the calls that ended in the last fraction of a
-second are lost. With `sessions: false` in the configuration, or `record: false` for a module, only
+second are lost. With `sessions: false` in the configuration, or `record: false` for a server, only
 the lines are written, which contain neither arguments nor results.
 """
 

@@ -48,7 +48,7 @@ helpful command."""
 
 
 class UnknownFilterError(IdeabridgeError):
-    """A search names a module that is not configured."""
+    """A search names a server that is not configured."""
 
 
 class Finding:
@@ -66,10 +66,10 @@ class Finding:
         Each tool comes with its signature and a one-line description; a tool that is named exactly
         is described in full.
 
-        Until `LIST_SECONDS` after the start, the search waits for modules that are still connecting
+        Until `LIST_SECONDS` after the start, the search waits for servers that are still connecting
         and whose tools are unknown, unless a known tool fits every word. If `module` names a
-        module, the search waits up to `LIST_SECONDS` for that module at any time. The answer names
-        the modules whose tools are missing.
+        server, the search waits up to `LIST_SECONDS` for that server at any time. The answer names
+        the servers whose tools are missing.
 
         Raises:
             UnknownFilterError: `module` is not a configured server.
@@ -236,7 +236,7 @@ class Finding:
     async def _wait_for_tools(
         self, questions: Sequence[str], module: str | None, offer: Offer
     ) -> None:
-        """Wait for modules that are still connecting, as `search_tools` describes."""
+        """Wait for servers that are still connecting, as `search_tools` describes."""
         modules = self._bridge.modules
         if await modules.known(0, module):
             return
@@ -306,7 +306,7 @@ class Finding:
         return entry, text
 
     def _refused(self, names: set[str], module: str | None, offer: Offer) -> list[JSONObject]:
-        """Return the tools with these names that modules list but that cannot be called, each with
+        """Return the tools with these names that servers list but that cannot be called, each with
         the reason.
         """
         refused: list[JSONObject] = []

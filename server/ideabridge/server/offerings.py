@@ -1,9 +1,9 @@
-"""Offerings: passes on the resources, templates, prompts and completions of exposed modules
+"""Offerings: passes on the resources, templates, prompts and completions of exposed servers
 (`expose: modules`).
 
-Entries are passed on as the modules send them. URIs are not changed: if two modules list the same
-URI, the resource is read from the module that comes first in the configuration. A prompt keeps its
-name unless another module or an idea has a prompt of the same name. In that case, its name is
+Entries are passed on as the servers send them. URIs are not changed: if two servers list the same
+URI, the resource is read from the server that comes first in the configuration. A prompt keeps its
+name unless another server or an idea has a prompt of the same name. In that case, its name is
 MODULE_NAME. Ideas come first in each list.
 """
 
@@ -82,11 +82,11 @@ class _Reading:
 
     Attributes:
         place: the key of the list.
-        connected: set when the module is no longer connecting. `connected_at` is the time at which
+        connected: set when the server is no longer connecting. `connected_at` is the time at which
             it was set.
         done: set when the reading has ended, with or without a list.
         is_late: whether an answer was already sent without the list.
-        is_stale: whether the module has changed the list since this reading asked for it.
+        is_stale: whether the server has changed the list since this reading asked for it.
     """
 
     def __init__(self, place: _Place) -> None:
@@ -100,10 +100,10 @@ class _Reading:
 
 class Offerings:
     """Handles `resources/*`, `prompts/*` and completions, both for ideas and for the offerings of
-    exposed modules.
+    exposed servers.
 
     Attributes:
-        arrived: a function that is called with a module's name and a kind when that list arrives
+        arrived: a function that is called with a server's name and a kind when that list arrives
             too late for an answer.
     """
 
@@ -119,7 +119,7 @@ class Offerings:
         self._idea_prompts = IdeaPrompts(bridge)
         self._patience = anyio.current_time() + LIST_SECONDS
         self._names: list[str] = []
-        # The last reading of each list. It is kept because a module that is not connected now may
+        # The last reading of each list. It is kept because a server that is not connected now may
         # be connected again at the next request.
         self._last: OrderedDict[_Place, list[JSONObject]] = OrderedDict()
         self._readings: dict[_Place, _Reading] = {}
@@ -135,7 +135,7 @@ class Offerings:
 
     @property
     def exposed_modules(self) -> frozenset[str]:
-        """The names of the modules whose resources and prompts are passed on."""
+        """The names of the servers whose resources and prompts are passed on."""
         return frozenset(self._names)
 
     # -- lists -------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class Offerings:
         return list(templates.values())
 
     async def _prompts(self, caller: str) -> dict[str, tuple[str, JSONObject]]:
-        """Return the module and the prompt that each name refers to."""
+        """Return the server and the prompt that each name refers to."""
         listed = await self._all("prompts", caller)
         count = Counter(str(entry["name"]) for _, entry in listed)
         prompts: dict[str, tuple[str, JSONObject]] = {}
@@ -237,19 +237,19 @@ class Offerings:
         return self._bridge.store.publications.find(name, None, caller) is not None
 
     def _names_for(self, caller: str) -> list[str]:
-        """Return the exposed modules that the caller's profile contains."""
+        """Return the exposed servers that the caller's profile contains."""
         offer = self._bridge.offer.to(caller)
         return [name for name in self._names if offer.has_server(name)]
 
     def _place(self, module: str, kind: Kind, caller: str) -> _Place:
-        """Return the key of a list. If each user signs in to the module, each user has a list of
+        """Return the key of a list. If each user signs in to the server, each user has a list of
         their own.
         """
         own = self._bridge.modules[module].configuration.has_sign_ins
         return module, kind, user_of(caller) if own else None
 
     async def _all(self, kind: Kind, caller: str) -> list[tuple[str, JSONObject]]:
-        """Return the entries of every exposed module as (module, entry), in the order of the
+        """Return the entries of every exposed server as (server, entry), in the order of the
         configuration.
         """
         readings: list[_Reading] = []
@@ -274,7 +274,7 @@ class Offerings:
         ]
 
     async def _wait_for(self, reading: _Reading) -> None:
-        """Wait for a module's list. Soon after the start, first wait until the module is up, and
+        """Wait for a server's list. Soon after the start, first wait until the server is up, and
         then for `LATE_SECONDS`. If the list comes too late, use the previous list, if there is one.
         """
         with anyio.move_on_at(self._patience):
@@ -288,7 +288,7 @@ class Offerings:
             reading.is_late = True
 
     async def _read(self, reading: _Reading) -> None:
-        """Read one module's list, however long this takes."""
+        """Read one server's list, however long this takes."""
         modules = self._bridge.modules
         name, kind, user = reading.place
         entries: list[JSONObject] | None = None
@@ -304,12 +304,12 @@ class Offerings:
                     if not reading.is_stale:
                         break
         except IdeabridgeError as error:
-            # List the entries of the other modules all the same. The error is shown in the status
-            # of this module.
+            # List the entries of the other servers all the same. The error is shown in the status
+            # of this server.
             modules[name].note([] if isinstance(error, ModuleSignInError) else [str(error)])
         except Exception:
             # Only log the error, because nobody might be waiting for this list, and the other
-            # modules must continue.
+            # servers must continue.
             logger.exception(
                 "the %s of server %s could not be read because of an error in ideabridge itself",
                 kind,
@@ -333,9 +333,9 @@ class Offerings:
     async def set_log_level(
         self, context: Context, params: types.SetLevelRequestParams
     ) -> types.EmptyResult:
-        """Record which log messages of modules a client of the handshake era wants."""
+        """Record which log messages of servers a client of the handshake era wants."""
         lowest = self._relaying.set_level(session_id(context), params.level)
-        # The client waits no longer than this, which is enough for even a slow module to receive
+        # The client waits no longer than this, which is enough for even a slow server to receive
         # the request.
         with anyio.move_on_after(LATE_SECONDS):
             async with anyio.create_task_group() as group:
@@ -345,17 +345,17 @@ class Offerings:
 
     @property
     def has_modules(self) -> bool:
-        """True if any module is exposed."""
+        """True if any server is exposed."""
         return bool(self._names)
 
     # -- changes -----------------------------------------------------------------------------------
 
     async def watch(self, uri: str, caller: str) -> Module | None:
-        """Subscribe to changes to a resource. Return the resource's module, or None if no module
+        """Subscribe to changes to a resource. Return the resource's server, or None if no server
         has it.
 
         Raises:
-            MCPError: the module refuses the subscription, cannot be reached, or has a separate
+            MCPError: the server refuses the subscription, cannot be reached, or has a separate
                 sign-in for each user.
         """
         if self._names and uri_name(uri) is None:
@@ -385,14 +385,14 @@ class Offerings:
         return module
 
     def forget(self, module: str) -> None:
-        """Discard a module's lists after the module has changed them."""
+        """Discard a server's lists after the server has changed them."""
         for place in [place for place in self._last if place[0] == module]:
             del self._last[place]
         for reading in self._readings.values():
             reading.is_stale = reading.is_stale or reading.place[0] == module
 
     def is_exposed(self, module: str, uri: str = "") -> bool:
-        """Return whether a module's resources, including the one with this URI, are passed on."""
+        """Return whether a server's resources, including the one with this URI, are passed on."""
         return module in self._names and self._views.serves(module, uri)
 
     # -- single resources and prompts --------------------------------------------------------------
@@ -400,10 +400,10 @@ class Offerings:
     async def read(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> Wire | types.ReadResourceResult:
-        """Read an idea as its exported document, or a resource of a module.
+        """Read an idea as its exported document, or a resource of a server.
 
         Raises:
-            MCPError: no resource has this URI, or its module refuses it.
+            MCPError: no resource has this URI, or its server refuses it.
         """
         uri = str(params.uri)
         if not self._names or uri_name(uri) is not None:
@@ -420,23 +420,23 @@ class Offerings:
         return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 
     async def module_of(self, uri: str, caller: str) -> Module | None:
-        """Return the module from which a resource is read, or None if no module is likely to have
+        """Return the server from which a resource is read, or None if no server is likely to have
         it.
 
-        Of the following modules, the first one that exists is chosen:
+        Of the following servers, the first one that exists is chosen:
 
-        1. the first module in the configuration that lists the resource or has a template for it,
-        2. the module that mentioned the resource in a result for this caller, unless a different
-        module is the only one with resources of this scheme, 3. the only module with resources of
-        this scheme, 4. the only module with any resources.
+        1. the first server in the configuration that lists the resource or has a template for it,
+        2. the server that mentioned the resource in a result for this caller, unless a different
+        server is the only one with resources of this scheme, 3. the only server with resources of
+        this scheme, 4. the only server with any resources.
 
-        So no module can take over a resource of a module that precedes it in the configuration.
+        So no server can take over a resource of a server that precedes it in the configuration.
         """
         modules = self._bridge.modules
         names = self._names_for(caller)
         if is_view_uri(uri):
-            # Read a module's views only from the allowed module. ideabridge's own views do not come
-            # from any module.
+            # Read a server's views only from the allowed server. ideabridge's own views do not come
+            # from any server.
             allowed = self._views.module
             if allowed in names and self._views.serves(allowed, uri):
                 return modules[allowed]
@@ -472,7 +472,7 @@ class Offerings:
         return modules[same.pop()] if len(same) == 1 else self._only_one(names)
 
     def _claims(self, name: str, uri: str, caller: str) -> bool | None:
-        """Return whether a module lists a resource or has a template for it, or None if its lists
+        """Return whether a server lists a resource or has a template for it, or None if its lists
         have not been read.
         """
         resources = self._last.get(self._place(name, "resources", caller))
@@ -487,9 +487,9 @@ class Offerings:
         )
 
     def _only_one(self, names: list[str]) -> Module | None:
-        """Return the only one of these modules that has resources.
+        """Return the only one of these servers that has resources.
 
-        Return None if several modules have resources, or might have, because one of them is not
+        Return None if several servers have resources, or might have, because one of them is not
         connected.
         """
         modules = [self._bridge.modules[name] for name in names]
@@ -502,10 +502,10 @@ class Offerings:
     async def prompt(
         self, context: Context, params: types.GetPromptRequestParams
     ) -> Wire | types.GetPromptResult:
-        """Return the context of an idea, or a module's prompt.
+        """Return the context of an idea, or a server's prompt.
 
         Raises:
-            MCPError: no prompt has this name, or its module refuses it.
+            MCPError: no prompt has this name, or its server refuses it.
         """
         caller = caller_of(context)
         if not self._names or self._is_idea(params.name, caller):
@@ -522,11 +522,11 @@ class Offerings:
     async def complete(
         self, context: Context, params: types.CompleteRequestParams
     ) -> Wire | types.CompleteResult:
-        """Complete the names and versions of ideas. For a module's prompt or template, ask the
-        module.
+        """Complete the names and versions of ideas. For a server's prompt or template, ask the
+        server.
 
         Raises:
-            MCPError: the module refuses.
+            MCPError: the server refuses.
         """
         reference = params.ref
         if not self._names:

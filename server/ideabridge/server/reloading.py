@@ -64,8 +64,8 @@ class Reloading:
         read: reads the configuration again, in the same way as at the start. This function blocks.
         followed: called after the bridge has switched to another configuration.
         report: writes a line for the server's operator.
-        after: the `Reloading` of a server whose modules this server uses, or None. That server
-            reads the files first, so that both agree on which modules they share.
+        after: the `Reloading` of a server whose connected servers this server uses, or None. That
+            server reads the files first, so that both agree on which connected servers they share.
     """
 
     def __init__(

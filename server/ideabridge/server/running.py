@@ -575,8 +575,8 @@ class Running:
         """Return middleware that seals the state of requests that clients repeat, with a key that
         all servers on a store share.
 
-        A state, including any state of a module, is bound to its caller, and is refused if another
-        caller sends it.
+        A state, including any state of a server behind this one, is bound to its caller, and is
+        refused if another caller sends it.
         """
         # Bind the state to the caller, because the SDK would bind it to a token that only its own
         # middleware records.
@@ -755,7 +755,7 @@ class Running:
         return tried
 
     async def _save(self, run: str, caller: str, status: str, tried: anyio.Event) -> None:
-        """Publish a run. Retry while a module is not connected or the store cannot be written."""
+        """Publish a run. Retry while a server is not connected or the store cannot be written."""
         pause = _AGAIN_S
         try:
             while True:

@@ -1,7 +1,7 @@
 """Search: finds tools by words, and writes the lines that describe tools to models.
 
 SQLite's FTS5 ranks tools by BM25 in an in-memory table, and stems English words. A search covers
-the words of a tool's name, of its module, of its parameters and their descriptions, and of its own
+the words of a tool's name, of its server, of its parameters and their descriptions, and of its own
 description. It also covers synonyms of the verbs in the name. `benchmarks/lifting/finding.py`
 measures the ranking with public catalogues.
 """
@@ -129,7 +129,7 @@ class ToolSearch:
             tools: the tools to search.
             words: any string. The empty string matches every tool, in the order of the list.
             limit: the maximum number of matches.
-            module: the module whose tools are searched, or None for all tools.
+            module: the server whose tools are searched, or None for all tools.
             weak: whether to include matches that fit much worse than the best.
         """
         if tools is not self._tools:
@@ -197,7 +197,7 @@ class ToolSearch:
 
 
 def _is_in(tool: Tool, module: str | None) -> bool:
-    """Return whether a tool belongs to a module. Every tool matches if the module is None."""
+    """Return whether a tool belongs to a server. Every tool matches if the server is None."""
     return module is None or tool.module == module
 
 
@@ -281,7 +281,7 @@ def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = Non
 
 
 def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> str:
-    """Return the names that plans use for a tool and its module if these names differ from the ones
+    """Return the names that plans use for a tool and its server if these names differ from the ones
     in the signature.
     """
     # A tool that programs cannot call has no signature there, so give the names for plans.

@@ -138,8 +138,8 @@ async def _opened(
 ) -> AsyncGenerator[_Served]:
     """Open a bridge and its server, and run the background tasks of both.
 
-    `beside` is a server that is already open in this process. The new server borrows its modules
-    and shares its quotas.
+    `beside` is a server that is already open in this process. The new server borrows its connected
+    servers and shares its quotas.
     """
     fronts: list[Front] = []
 
@@ -328,8 +328,8 @@ async def serve_stdio(
         configuration: the content of `ideabridge.json`.
         toolbox: tools in addition to the built-in and configured ones.
         store: the store of ideas and runs, or None for the configured store.
-        on_status: a function that is called with the status of each module as soon as the module is
-            up, has failed or is disabled.
+        on_status: a function that is called with the status of each configured server as soon as it
+            is up, has failed or is disabled.
         commands: the commands that a person at a terminal can use to decide about this server's
             runs.
         log_level: which messages are written to standard error: `error` leaves out warnings, and
@@ -792,14 +792,14 @@ async def run_worker(
     Args:
         configuration: the content of `ideabridge.json`. It must be the same as the servers use.
         most: the maximum number of runs that the worker carries out at the same time.
-        only: the modules that run here, or None for all.
+        only: the configured servers that run here, or None for all.
         drain_seconds: how long, in seconds, the worker waits for running calls.
         on_status: see `serve_stdio`.
         log_level: see `serve_stdio`.
         read: see `serve_stdio`.
 
     Raises:
-        ConfigurationError: one of the modules is not configured.
+        ConfigurationError: one of the servers is not configured.
         StoreError: the store cannot be opened.
     """
     _collect_seldom()

@@ -1,7 +1,7 @@
 """Served tools: the tools that this server offers in addition to its own, namely exposed tools and
 published ideas.
 
-An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide whether
+An exposed tool belongs to a server or a tool file (`expose`). The host and its user decide whether
 to allow direct calls to the tool, unless the configuration's `approval` has a rule for it: `deny`
 refuses the call, and `ask` turns it into a run with this one call, which waits for approval. If
 only a person is allowed to decide (`by`), each call that might change something becomes such a run.
@@ -102,11 +102,11 @@ class _Rules:
 
 
 class ExposedTool:
-    """A tool of a tool file or a module, under the name that it has on this server. A tool of a
-    module has no activity.
+    """A tool of a tool file or a server, under the name that clients see. A tool of a server has no
+    activity.
 
     If the configuration changes the tool, clients see the changed tool (`listed`). Everything else
-    concerns the tool that the module lists (`tool`).
+    concerns the tool that the server lists (`tool`).
     """
 
     def __init__(
@@ -147,8 +147,8 @@ class ExposedTool:
         self._rules = _Rules(self._bridge.approval, name)
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
         self._output: Validator | None = None
-        # Check only the results of activities, because those of a module's tools are checked where
-        # the module is called.
+        # Check only the results of activities, because those of a server's tools are checked where
+        # the server is called.
         if activity is not None and tool.output is not None:
             self._output = Validator(tool.output, what=f"the result of {name}")
 
@@ -160,7 +160,7 @@ class ExposedTool:
             ValueMismatchError: the arguments, or the result of an activity, do not
                 satisfy their schema.
             UncertainCallError: the call returned no result, but might have taken effect.
-            IdeabridgeError: the activity, or the call to the module, failed; the class names the
+            IdeabridgeError: the activity, or the call to the server, failed; the class names the
                 cause.
         """
         omitted = {name: value for name, value in self._defaults.items() if name not in arguments}
@@ -217,11 +217,11 @@ class ExposedTool:
         tool = self.tool
         if self._activity is None:
             await self._bridge.offer.know_names()
-            # Use the definition that the module lists now, because it might have changed.
+            # Use the definition that the server lists now, because it might have changed.
             owner = self._bridge.modules[tool.module or ""]
             tool = await owner.current(tool.name_in_module, request.progress)
 
-        # Use the tool's name in the offer for the rules, because several modules can have a tool
+        # Use the tool's name in the offer for the rules, because several servers can have a tool
         # with its own name.
         offered = tool
         if tool.module is not None:
@@ -347,10 +347,10 @@ class ExposedTool:
     async def _of_module(
         self, tool: Tool, arguments: JSONObject, request: ToolRequest, entry: Entry
     ) -> ToolAnswer:
-        """Return the result of a module's tool as the module sent it, even if the tool failed.
+        """Return the result of a server's tool as the server sent it, even if the tool failed.
 
         Raises:
-            MCPError: the module returned this JSON-RPC error.
+            MCPError: the server returned this JSON-RPC error.
         """
         call = ModuleCall(
             tool.name_in_module,
@@ -437,7 +437,7 @@ def _definition_of(
 
 
 def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
-    """Return a module's result in the protocol version of a request.
+    """Return a server's result in the protocol version of a request.
 
     Up to 2025-11-25, structured content must be an object. Structured content of any other type
     becomes text, unless a text block already contains it.
@@ -473,7 +473,7 @@ def _is_text(text: JSON, value: str) -> bool:
 
 
 async def _unstructured(value: JSON) -> ToolAnswer:
-    """Return the result of a module's tool without an output schema: its text and blocks,
+    """Return the result of a server's tool without an output schema: its text and blocks,
     unchanged.
     """
     if isinstance(value, dict):

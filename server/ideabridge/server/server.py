@@ -244,7 +244,7 @@ class Front:
             "completion/complete", types.CompleteRequestParams, offerings.complete
         )
         if offerings.has_modules:
-            # Add this handler only if modules are exposed, because ideabridge itself sends no log
+            # Add this handler only if servers are exposed, because ideabridge itself sends no log
             # messages to clients.
             server.add_request_handler(
                 "logging/setLevel", types.SetLevelRequestParams, offerings.set_log_level
@@ -262,7 +262,7 @@ class Front:
         yield self._serving
 
     def _instructions(self, caller: str) -> str:
-        """Return the instructions of this server and of the modules whose tools hosts see. Modules
+        """Return the instructions of this server and of the servers whose tools hosts see. Servers
         whose instructions are not known yet are left out.
         """
         configuration = self._bridge.configuration
@@ -376,7 +376,7 @@ class Front:
     async def list_tools(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> dict[str, Any]:
-        """Return one page of tools. The first page waits for modules whose tools are not known yet.
+        """Return one page of tools. The first page waits for servers whose tools are not known yet.
         Tools that arrive later are announced.
 
         Raises:
@@ -440,10 +440,10 @@ class Front:
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> dict[str, Any] | types.ReadResourceResult:
-        """Read a run's view, an idea, or a module's resource.
+        """Read a run's view, an idea, or a server's resource.
 
         Raises:
-            MCPError: no resource has this URI, or its module refuses it.
+            MCPError: no resource has this URI, or its server refuses it.
         """
         uri = str(params.uri)
         if uri == VIEW_URI and self.running.module_views.module is None:
@@ -455,8 +455,8 @@ class Front:
     async def _skill_file(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> dict[str, Any] | types.ReadResourceResult:
-        """Read a file of a skill. If no idea has such a skill, the file is read from a module,
-        because modules can have skills of their own.
+        """Read a file of a skill. If no idea has such a skill, the file is read from a server,
+        because servers can have skills of their own.
         """
         try:
             return await self._skills.read(str(params.uri), caller_of(context))
@@ -469,7 +469,7 @@ class Front:
         """Answer a call. Every failure becomes a tool error with the reason.
 
         Raises:
-            MCPError: a module needs a capability that the client does not declare.
+            MCPError: a server needs a capability that the client does not declare.
         """
         try:
             return await self._called(context, params)

@@ -1,4 +1,4 @@
-"""The built-in tools, which shape data between calls. They change nothing and call no module."""
+"""The built-in tools, which shape data between calls. They change nothing and call no server."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _built_in() -> Toolbox:
     """
     toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
     toolbox.add(COMPUTE, Activity("compute", _compute, copies=True), sleep)
-    # These tools never call a module, so calls to them need to wait for another call only if they
+    # These tools never call a server, so calls to them need to wait for another call only if they
     # read its data.
     toolbox.add(*(replace(definition, reaches=()) for definition in toolbox))
     return toolbox

@@ -33,7 +33,7 @@ class CallSchema(NamedTuple):
         schema: the schema. If the Solution's schema refers to a definition, this is the definition.
         members: the schemas of the parameters and meta-properties.
         tool: the name of the tool, or "" if the schema accepts calls to any tool.
-        module: the name of the tool's module, or "" if the tool belongs to no module.
+        module: the name of the tool's server, or "" if the tool belongs to no server.
     """
 
     schema: JSONObject
@@ -100,7 +100,7 @@ class SolutionSchema:
 
     @property
     def tools(self) -> dict[str, str]:
-        """The module of each tool that has its own schema, or "" for a tool without a module."""
+        """The server of each tool that has its own schema, or "" for a tool without a server."""
         return {call.tool: call.module for call in self.calls if call.tool}
 
     @property

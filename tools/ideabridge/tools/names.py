@@ -267,8 +267,8 @@ def folded(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def known_as(name: str, remote_name: str | None, module: str | None) -> tuple[str, ...]:
-    """Return every folded name of a tool: its name, its name in the module, the safe forms of these
-    two names, and each of these names with a prefix that consists of the module's name and `.`, `_`
+    """Return every folded name of a tool: its name, its name in the server, the safe forms of these
+    two names, and each of these names with a prefix that consists of the server's name and `.`, `_`
     or `/`.
     """
     own = [

@@ -46,7 +46,7 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
     becomes `output_`.
 
     Returns:
-        The schema with the new names, and a mapping from each new name to the name in the module.
+        The schema with the new names, and a mapping from each new name to the name in the server.
         If no names collide, these are the same schema and {}.
 
     Raises:

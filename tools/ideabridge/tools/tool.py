@@ -1,7 +1,7 @@
 """Tool: the interface of a function as JSON Schemas; Activity: the code behind it.
 
-A call refers to one tool: a module, a name and a definition. The *essence* of a definition consists
-of the parts that a call relies on: module, name, schemas and behaviour hints. If the essence
+A call refers to one tool: a server, a name and a definition. The *essence* of a definition consists
+of the parts that a call relies on: server, name, schemas and behaviour hints. If the essence
 changes, the tool counts as a different tool, and a call that was approved before the change does
 not run. The other parts are prose, which can change and can differ between machines: descriptions,
 titles, and schema keywords that do not constrain values.
@@ -203,10 +203,10 @@ class Annotations:
 
 @dataclass(frozen=True, slots=True)
 class SentSchema:
-    """A schema as a module sent it, if a different schema is used in its place.
+    """A schema as a server sent it, if a different schema is used in its place.
 
     Attributes:
-        schema: any JSON value, or `{"sha256": ...}` if the module sent something that is not JSON
+        schema: any JSON value, or `{"sha256": ...}` if the server sent something that is not JSON
             or is too large to be stored.
         was_valid: whether the sent schema is valid. If so, the schema in use has the same meaning,
             expressed in 2020-12.
@@ -227,13 +227,13 @@ class Tool:
         output: JSON Schema of the result, or None if the tool declares none.
         module: the configured server or the published idea that provides it (`_module`), or None
             for a tool of this process.
-        remote_name: the tool's name in its module, if this name differs because a prefix was added
+        remote_name: the tool's name in its server, if this name differs because a prefix was added
             to avoid a collision. For a published idea, this is NAME@VERSION.
         renamed: for each parameter that was renamed because it had the name of a meta-property: a
-            mapping from its new name to its name in the module.
+            mapping from its new name to its name in the server.
         activity: the name of the Activity that runs the tool's calls. None means the Activity with
             the tool's name, if it exists.
-        sent_hints: hints that the module sent as something other than true or false. They do not
+        sent_hints: hints that the server sent as something other than true or false. They do not
             count as hints here, but they are part of the definition: the essence contains the hint
             itself if the SDK accepts what was sent as a hint, and otherwise its fingerprint.
         clean: whether its calls are answered in a clean room, by its code or a mind (see
@@ -245,16 +245,16 @@ class Tool:
             parameters that a call leaves out. In this case, `passes_to` is the tool as its server
             lists it, and a call becomes a call to that tool before anything else happens to the
             call. None for any other tool.
-        reaches: the modules that a call can touch, if they differ from the tool's own module: ""
-            for own tools, `EVERY_MODULE`, or empty if a call touches no module. The order of
-            effects depends on these modules. They are not part of the published definition.
-        wrapper: the output schema as the module declares it, if this schema is `{"result": output}`
+        reaches: the servers that a call can touch, if they differ from the tool's own server: ""
+            for own tools, `EVERY_MODULE`, or empty if a call touches no server. The order of
+            effects depends on these servers. They are not part of the published definition.
+        wrapper: the output schema as the server declares it, if this schema is `{"result": output}`
             only because the protocol requires an object. The value of a call is then the value of
             `result`. None means that the schema is not a wrapper.
-        sent_parameters: the schema of the parameters as the module sent it, if it differs from
+        sent_parameters: the schema of the parameters as the server sent it, if it differs from
             `parameters`. Digests are computed from the sent schema, so that a repaired definition
             never has the same digest as a different definition.
-        sent_output: the output schema as the module sent it, if it differs from `output`.
+        sent_output: the output schema as the server sent it, if it differs from `output`.
         wire: the other members of the tool's definition, unchanged, for hosts: title, annotations,
             icons, execution and `_meta`. These members are not part of the published definition.
     """
@@ -281,7 +281,7 @@ class Tool:
 
     @property
     def reached(self) -> tuple[str, ...]:
-        """The modules that a call can touch; "" stands for ideabridge's own tools."""
+        """The servers that a call can touch; "" stands for ideabridge's own tools."""
         if self.reaches is not None:
             return self.reaches
         return (EVERY_MODULE,) if self.in_room else (self.module or "",)
@@ -312,17 +312,17 @@ class Tool:
 
     @property
     def key(self) -> ToolKey:
-        """The module and the name, which identify the tool."""
+        """The server and the name, which identify the tool."""
         return (self.module, self.name)
 
     @property
     def name_in_module(self) -> str:
-        """The tool's name in its module (`remote_name`)."""
+        """The tool's name in its server (`remote_name`)."""
         return self.remote_name or self.name
 
     @property
     def origin(self) -> ToolKey:
-        """The module, and the tool's name in that module. For an idea, the name has no version."""
+        """The server, and the tool's name in that server. For an idea, the name has no version."""
         if self.passes_to is not None and self.module is not None:
             return self.passes_to.origin
         return (
@@ -335,8 +335,8 @@ class Tool:
         """The parts that a call relies on, as an object with sorted keys: `{"module", "name",
         HINT..., "parameters", "output"}`.
 
-        The module is "" for a tool of this process. An idea contributes no hints, because the tools
-        that it calls have their own. A tool that passes its calls to a module's tool has the
+        The server is "" for a tool of this process. An idea contributes no hints, because the tools
+        that it calls have their own. A tool that passes its calls to a server's tool has the
         essence of that tool.
         """
         if self.passes_to is not None and self.module is not None:
@@ -355,7 +355,7 @@ class Tool:
 
     @property
     def _has_valid_output(self) -> bool:
-        """True if the digest includes the output schema. False if the module sent an invalid output
+        """True if the digest includes the output schema. False if the server sent an invalid output
         schema.
         """
         return self.sent_output is None or self.sent_output.was_valid
@@ -415,7 +415,7 @@ class Tool:
 
     @property
     def label(self) -> str:
-        """The human-readable name: `module.name`, with the module's own name for the tool.
+        """The human-readable name: `module.name`, with the server's own name for the tool.
 
         For a tool of this process, only the name.
         """

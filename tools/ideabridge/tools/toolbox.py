@@ -191,7 +191,7 @@ class Toolbox:
         (`message_handler`). See `tool_from` for functions without `@tool`.
 
         Raises:
-            ToolDefinitionError: a function cannot become a tool, a Tool belongs to a module, or one
+            ToolDefinitionError: a function cannot become a tool, a Tool belongs to a server, or one
                 of its schemas is invalid.
         """
         for item in items:
@@ -282,7 +282,7 @@ class Toolbox:
 
         This is the activity that the call names in `_activity` (`named`). If the call names none,
         it is the activity that the tool names. If the tool names none either, it is the activity
-        with the tool's name. None means that the call is latent, or that the tool's module runs it.
+        with the tool's name. None means that the call is latent, or that the tool's server runs it.
 
         Raises:
             UnknownToolError: the call or the tool names an unknown activity.

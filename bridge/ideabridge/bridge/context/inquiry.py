@@ -1,4 +1,4 @@
-"""Inquiry: a question that a module asks its caller, and the answer (MCP's elicitation in form
+"""Inquiry: a question that a server asks its caller, and the answer (MCP's elicitation in form
 mode).
 """
 
@@ -22,11 +22,11 @@ _ANSWER_BYTES: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """One question from a module, as a form. The message and the schema come from the module and
+    """One question from a server, as a form. The message and the schema come from the server and
     are not trusted.
 
     Attributes:
-        module: the name of the module.
+        module: the name of the server.
         message: the wording of the question.
         schema: the JSON Schema of the form, an object of plain values.
     """
@@ -38,7 +38,7 @@ class Inquiry:
 
 @dataclass(frozen=True, slots=True)
 class FormAnswer:
-    """The answer to the module. `content` satisfies the form's schema, and is set only with
+    """The answer to the server. `content` satisfies the form's schema, and is set only with
     `accept`.
     """
 
@@ -47,13 +47,13 @@ class FormAnswer:
 
 
 class AnswerError(IdeabridgeError):
-    """An answer is withheld from the module because it does not fit the question or contains a
+    """An answer is withheld from the server because it does not fit the question or contains a
     secret.
     """
 
 
 def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
-    """Return what a person entered in a module's form, if it fits the form.
+    """Return what a person entered in a server's form, if it fits the form.
 
     Raises:
         AnswerError: the answer does not fit.
@@ -89,7 +89,7 @@ def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
 
 
 class Asker(Protocol):
-    """Passes a module's questions on to the caller."""
+    """Passes a server's questions on to the caller."""
 
     async def ask(self, inquiry: Inquiry) -> FormAnswer:
         """Ask a question, and wait for the answer without a time limit.

@@ -293,7 +293,7 @@ class _Reading:
 
 
 def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
-    """Return the names of the tool and the module of each call in a plan, keyed by the call's
+    """Return the names of the tool and the server of each call in a plan, keyed by the call's
     place. For `by_instance`, see `_Plan`.
     """
     places = by_instance or range(len(calls))

@@ -54,7 +54,7 @@ READ: Final = Tool(
         "additionalProperties": False,
     },
     annotations=Annotations(read_only=True, idempotent=True, open_world=False),
-    # This tool calls no module, so calls to it need to wait for another call only if they read its
+    # This tool calls no server, so calls to it need to wait for another call only if they read its
     # data.
     reaches=(),
 )

@@ -19,7 +19,7 @@ class WrittenCall:
 
     Attributes:
         tool: `_tool`, or "" if the call names no tool. The plan's check refuses such a call.
-        module: `_module`, or None if the call names no module.
+        module: `_module`, or None if the call names no server.
         activity: `_activity`, or None.
         instance: `_instance`, or None.
         output_path: `_outputPath`, or None.

@@ -1,6 +1,6 @@
-"""SharedCalls: enforces a module's `parallel` limit across all processes on a store.
+"""SharedCalls: enforces a server's `parallel` limit across all processes on a store.
 
-Theory of operation. The store lists each module's running and waiting calls in order of arrival. If
+Theory of operation. The store lists each server's running and waiting calls in order of arrival. If
 the limit is N, the first N calls run. When a call ends, it is removed and the next call starts, so
 calls take turns, regardless of the processes that make them. PostgreSQL notifies the waiting
 processes. If the store is an SQLite file, the processes read it four times a second.
@@ -60,7 +60,7 @@ class _Call:
 
 
 class SharedCalls:
-    """Makes calls to modules wait until they are allowed to run. The methods must be called in the
+    """Makes calls to servers wait until they are allowed to run. The methods must be called in the
     event loop's thread.
 
     Args:
@@ -94,12 +94,12 @@ class SharedCalls:
 
     @asynccontextmanager
     async def place(self, module: str, most: int) -> AsyncGenerator[None]:
-        """Wait until fewer than `most` earlier calls to a module are running. The call runs inside
+        """Wait until fewer than `most` earlier calls to a server are running. The call runs inside
         this context manager.
 
         Args:
             module: identifies the module: its name and, after a space, the text that distinguishes
-                it from other modules with the same name.
+                it from other servers with the same name.
             most: the maximum number of calls that run at the same time.
 
         Raises:

@@ -83,7 +83,7 @@ class HistoryCall:
 
     Attributes:
         id: the host's id for the call. Some models number their calls, starting again in each turn.
-        module: the configured module.
+        module: the configured server.
         tool: the tool, as the log names it.
         arguments: the arguments.
         line: the number of the call's line in the log, from 1.
@@ -97,7 +97,7 @@ class HistoryCall:
         ended: the number of the line with the result, or None if the log has no result.
         ended_at: the time when the call ended, in seconds since 1970, or None if the log does not
             contain the time.
-        result: the value, in the form of a module's result (`ResultReader.value`).
+        result: the value, in the form of a server's result (`ResultReader.value`).
         error: why the call failed, or None if it did not fail.
         missing: why the result differs from what the tool returned: it is absent, or the host has
             truncated it. None if the result is complete.
@@ -300,7 +300,7 @@ def may_be_another(call: HistoryCall, conversation: Conversation) -> bool:
 
 @dataclass(slots=True)
 class Conversation:
-    """The MCP calls to configured modules in one conversation.
+    """The MCP calls to configured servers in one conversation.
 
     Attributes:
         host: the host's name on the command line.
@@ -365,7 +365,7 @@ class LoggedTool:
     Attributes:
         server: the server's name in the host.
         name: the tool's name on that server.
-        module: the configured module for this server, or None if it is not configured.
+        module: the name of this server in the configuration, or None if it is not configured.
     """
 
     server: str
@@ -374,14 +374,14 @@ class LoggedTool:
 
 
 class Names:
-    """Maps the servers in a host's log to configured modules.
+    """Maps the servers in a host's log to configured servers.
 
     Args:
-        modules: the names of the configured modules.
-        renamed: the modules that a person has specified, keyed by the name in the log.
+        modules: the names of the configured servers.
+        renamed: the servers that a person has specified, keyed by the name in the log.
 
     Raises:
-        HistoryError: a module in `renamed` is not configured.
+        HistoryError: a server in `renamed` is not configured.
     """
 
     def __init__(
@@ -403,9 +403,7 @@ class Names:
         self._loose = _unambiguous(configured, _loose)
 
     def of(self, server: str) -> str | None:
-        """Return the module for a server, given its plain name, or None if the server is not
-        configured.
-        """
+        """Return the configured server with this name in a log, or None if it is not configured."""
         return self._exact.get(server) or self._of_plain(_plain(server))
 
     def tool(self, server: str, name: str) -> LoggedTool:
@@ -413,7 +411,7 @@ class Names:
         return LoggedTool(server, name, self.of(server))
 
     def _of_plain(self, server: str) -> str | None:
-        """Return the module for the name of a server as hosts write it in tool names.
+        """Return the configured server for a name as hosts write it in tool names.
 
         Claude Code writes `plugin_PLUGIN_SERVER` for a plugin's server, and `claude_ai_NAME` for a
         connector.
@@ -426,7 +424,7 @@ class Names:
             return None
 
         # The plugin's name and the server's name can both contain `_`, so choose the longest ending
-        # that is the name of a configured module.
+        # that is the name of a configured server.
         words = server.removeprefix(_PLUGIN).split("_")
         ends = ("_".join(words[first:]) for first in range(1, len(words)))
         return next((self._plain[end] for end in ends if end in self._plain), None)
@@ -435,7 +433,7 @@ class Names:
         """Return the tool identified by `SERVER__TOOL`, where `separator` takes the place of `__`.
 
         Hosts replace some characters in server names with `_`, and server names can contain the
-        separator, so the longest matching name of a configured module counts.
+        separator, so the longest matching name of a configured server is used.
         """
         ends = [at.start() for at in re.finditer(separator, name)]
         for end in reversed(ends):
@@ -453,9 +451,9 @@ _CONNECTOR: Final = "claude_ai_"
 
 
 def _unambiguous(modules: list[str], written: Callable[[str], str]) -> dict[str, str]:
-    """Return the modules, keyed by their written names.
+    """Return the servers, keyed by their written names.
 
-    A name that matches two modules is left out, unless a person has specified which module it
+    A name that matches two servers is left out, unless a person has specified which server it
     means.
     """
     meant: dict[str, set[str]] = {}
@@ -483,7 +481,7 @@ def _listed(modules: list[str]) -> str:
 
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:
-    """Return the value of an MCP result in the form that a call to a module returns.
+    """Return the value of an MCP result in the form that a call to a server returns.
 
     If the result has structured content, return this content. Otherwise, return the text. If there
     is no text either, return the list of blocks, or null if the result has no content.

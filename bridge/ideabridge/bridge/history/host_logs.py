@@ -71,10 +71,9 @@ class HostLogs:
     Args:
         host: one of `HISTORIES`.
         store: contains the imported runs, and everything that is remembered about the logs.
-        modules: the names of the modules whose calls are imported.
+        modules: the names of the servers whose calls are imported.
         caller: the owner of the runs.
-        renamed: the modules of servers whose names in the host differ, keyed by the name in the
-            logs.
+        renamed: the servers whose names in the host differ, keyed by the name in the logs.
 
     Attributes:
         name: the host's name on the command line.
@@ -82,11 +81,11 @@ class HostLogs:
         folders: the folders that contain the host's logs.
         inventory: the logs that were found.
         read: reads one log.
-        modules: the names of the modules whose calls are imported.
-        names: maps the servers in the logs to modules.
+        modules: the names of the servers whose calls are imported.
+        names: maps the servers in the logs to configured servers.
 
     Raises:
-        HistoryError: the host or a module does not exist.
+        HistoryError: the host or a server does not exist.
     """
 
     def __init__(

@@ -69,9 +69,9 @@ class HistoryImport:
     Args:
         logs: the logs.
         write: runs a job that writes to the store, and waits until the store accepts it.
-        configuration: only calls to its modules are imported.
+        configuration: only calls to its servers are imported.
         secrets: calls that contain a secret are refused, and results are redacted.
-        offer: knows the modules' tools.
+        offer: knows the servers' tools.
 
     Attributes:
         logs: the logs.
@@ -120,7 +120,7 @@ class HistoryImport:
 
     async def survey(self) -> HistoryReport:
         """Read the logs, and return what `take` would store, as far as the logs alone show this.
-        This method does not store anything and does not need any module.
+        This method does not store anything and does not need any server.
         """
         self._begin()
         async for log in self._logs():
@@ -131,7 +131,7 @@ class HistoryImport:
     async def take(self, connect: Callable[[], Awaitable[None]] | None = None) -> HistoryReport:
         """Read the logs, and store their new calls as runs.
 
-        The bridge must be open. A stretch is left for the next import if it calls a module that
+        The bridge must be open. A stretch is left for the next import if it calls a server that
         does not start.
 
         Args:
@@ -171,12 +171,12 @@ class HistoryImport:
         self._remembered = self.logs.remembered()
 
     async def _why_away(self, modules: Sequence[str], away: dict[str, str]) -> str:
-        """Return why modules are not running, or "" if all are running. `away` contains the reasons
-        known so far, keyed by module.
+        """Return why servers are not running, or "" if all are running. `away` contains the reasons
+        known so far, keyed by server.
         """
         unasked = [module for module in modules if module not in away]
         if unasked:
-            # Remember the reasons, so as to wait only once for a module that does not start.
+            # Remember the reasons, so as to wait only once for a server that does not start.
             reasons = {
                 status.name: f"server {status.name!r} is {status.why}"
                 for status in await self._offer.unreached(unasked)

@@ -52,7 +52,7 @@ class Stretch:
 
     @property
     def modules(self) -> list[str]:
-        """The modules that the stretch calls, without duplicates."""
+        """The servers that the stretch calls, without duplicates."""
         return list(dict.fromkeys(call.module for call in self.calls))
 
     @property
@@ -92,7 +92,7 @@ _REPLACED: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Tools:
-    """Finds the tools of modules by their names in logs, where hosts replace some characters.
+    """Finds the tools of servers by their names in logs, where hosts replace some characters.
 
     Args:
         catalogue: the current tools.
@@ -107,7 +107,7 @@ class Tools:
                 self._by_name.setdefault((tool.module, _plain(tool.origin[1])), tool)
 
     def of(self, call: HistoryCall) -> Tool | None:
-        """Return the tool of a call, or None if its module does not offer it now."""
+        """Return the tool of a call, or None if its server does not offer it now."""
         return self._by_name.get((call.module, call.tool)) or self._by_name.get(
             (call.module, _plain(call.tool))
         )

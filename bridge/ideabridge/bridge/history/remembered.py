@@ -64,7 +64,7 @@ class LogCounts:
     Attributes:
         known: the number of calls that were imported.
         unread: the number of lines that were not understood, keyed by reason.
-        others: the number of MCP calls to servers that are not modules, keyed by server.
+        others: the number of MCP calls to servers that are not configured, keyed by server.
         repaired: the number of damaged lines with readable records.
     """
 
@@ -106,7 +106,7 @@ class RememberedLogs:
         store: the store, which remembers the counts as a setting.
         host: the host.
         caller: the owner of the runs.
-        names: the names of the modules, and everything else that determines which calls are
+        names: the names of the servers, and everything else that determines which calls are
             imported.
         runs: the number of runs that were imported from this host. If some of these runs have been
             removed, nothing is remembered, so that an import finds their calls again.

@@ -19,7 +19,7 @@ class HistoryRun:
         time: the time when the stretch began, as ISO 8601 in UTC, or "" if the log does not contain
             the time.
         calls: the number of calls in the stretch that are imported.
-        modules: the modules that these calls use.
+        modules: the servers that these calls use.
         title: the person's request, on one line, or "" if the log does not contain the request or
             the request contains a secret.
         unread: the number of lines in the log that were not understood.
@@ -66,7 +66,7 @@ class HistoryReport:
         known: the number of calls that an earlier import stored.
         unread: the number of lines in all logs that were not understood, keyed by reason.
         repaired: the number of damaged lines with readable records.
-        others: the number of MCP calls to servers that are not modules, keyed by server.
+        others: the number of MCP calls to servers that are not configured, keyed by server.
         failed: the reasons why logs could not be read, keyed by log.
     """
 

@@ -186,7 +186,7 @@ class PlanDraft:
     # -- the plan ----------------------------------------------------------------------------------
 
     def plan(self) -> JSONObject:
-        """Return the plan in its published form, with the modules of its tools; see
+        """Return the plan in its published form, with the servers of its tools; see
         `read_published`.
         """
         return dict(self._plan)

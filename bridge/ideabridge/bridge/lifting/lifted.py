@@ -196,7 +196,7 @@ class Lifted:
 
     def _looks_at_change(self, place: int) -> bool:
         """Return whether a call is read-only and takes values only from sources that earlier calls
-        to the same module used when they might have changed something.
+        to the same server used when they might have changed something.
         """
         call = self.aligned.calls[place]
         tool = call.progress.call.tool
@@ -209,7 +209,7 @@ class Lifted:
 
     @cached_property
     def _changed(self) -> dict[str | None, dict[str, int]]:
-        """For each module, the Request in which a source was first used by a call that might have
+        """For each server, the Request in which a source was first used by a call that might have
         changed something, keyed by the reference of the source.
         """
         changed: dict[str | None, dict[str, int]] = {}

@@ -117,7 +117,7 @@ class Call:
         imports: the references in `_imports`, which the call's room can read.
         room: the kind of room that answers the call: `latent` (a mind, which sees the run's
             context, writes the result), `anonymous` (a clean room) or `idea`. None if code, a
-            module or `_output` answers it.
+            server or `_output` answers it.
         order: the earlier calls that the call waits for directly because of the listed order.
         clean: whether code in this process runs the call and sees only the parameters and
             `_imports`.

@@ -32,10 +32,10 @@ class Catalogue:
     changed tool into a call to the real tool.
 
     Args:
-        tools: the tools. If two tools have the same name and module, the later one counts.
+        tools: the tools. If two tools have the same name and server, the later one counts.
         latent: keys of the tools without an activity, for which the mind writes `_output`.
-        missing: a sentence about modules that are not connected. The error for an unknown tool or
-            module ends with it.
+        missing: a sentence about servers that are not connected. The error for an unknown tool or
+            server ends with it.
         unlisted: tools that calls can name but that nobody is shown.
     """
 
@@ -82,7 +82,7 @@ class Catalogue:
         for tool in tools:
             self._by_name.setdefault(tool.name, []).append(tool)
             if tool.remote_name is not None and tool.module is not None:
-                # A call that has `_module` can use the module's own name for the tool.
+                # A call that has `_module` can use the server's own name for the tool.
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
 
     def _index_unshown(self, tools: list[Tool]) -> None:
@@ -172,7 +172,7 @@ class Catalogue:
         return candidates[0]
 
     def _candidates(self, name: str, module: str | None) -> list[Tool]:
-        """Return the tools that a name and a module could refer to without being a tool's key."""
+        """Return the tools that a name and a server could refer to without being a tool's key."""
         namesakes = self._by_name.get(name)
         if namesakes is None:
             return self._qualified(name, module)
@@ -185,7 +185,7 @@ class Catalogue:
         return not_ideas or namesakes
 
     def _why_not_in(self, module: str, name: str, *, briefly: bool) -> str:
-        """Return a sentence that explains why a module has no tool with this name."""
+        """Return a sentence that explains why a server has no tool with this name."""
         if module.startswith(IDEA):
             return _no_idea(module, name, self._names_in(module))
 
@@ -204,11 +204,11 @@ class Catalogue:
         return f"unknown server {quoted(module)}.{hint}{self.missing}"
 
     def _names_in(self, *modules: str | None) -> list[str]:
-        """Return the names that calls can use for the tools of these modules."""
+        """Return the names that calls can use for the tools of these servers."""
         return [name for module, name in self._by_key if module in modules]
 
     def _why_not_one(self, name: str, *, briefly: bool) -> str:
-        """Return a sentence that explains why a name without a module does not identify exactly one
+        """Return a sentence that explains why a name without a server does not identify exactly one
         tool.
         """
         namesakes = self._by_name.get(name)
@@ -217,7 +217,7 @@ class Catalogue:
         if briefly:
             return f"unknown tool {quoted(name)}.{self.missing}"
 
-        # Tools are not always offered under the name that they have in their module.
+        # Tools are not always offered under the name that they have in their server.
         looks = skeleton(name[:MAX_QUALIFIED])
         alike = [tool for tool in self._by_key.values() if skeleton(_own_name(tool)) == looks]
         modules = {str(tool.module) for tool in alike if _own_name(tool) == name}
@@ -278,7 +278,7 @@ class Catalogue:
         return list(tools.values())
 
     def same(self, tool: Tool) -> Tool | None:
-        """Return this catalogue's tool that has the same module and the same name in the module, or
+        """Return this catalogue's tool that has the same server and the same name in the server, or
         None. The tool can have a different name in the catalogue.
         """
         same = self._by_origin.get(tool.origin)
@@ -289,8 +289,8 @@ class Catalogue:
     def get(self, key: ToolKey) -> Tool | None:
         """Return the tool with this key, or None.
 
-        The key is a module (None for this process) and the tool's name, either in the catalogue or
-        in the module.
+        The key is a server (None for this process) and the tool's name, either in the catalogue or
+        in the server.
         """
         tool = self._by_origin.get(key) or self._by_key.get(key)
         if tool is None:
@@ -447,7 +447,7 @@ def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
 
 
 def _own_name(tool: Tool) -> str:
-    """Return the name of a tool in its module."""
+    """Return the name of a tool in its server."""
     _, name = tool.origin
     return name
 

@@ -209,14 +209,14 @@ BRIDGE: Final = Decider("nobody", "bridge")
 MODULE: Final = Decider("nobody", "module")
 
 
-# -- questions of modules --------------------------------------------------------------------------
+# -- questions of servers --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(OfCall):
-    """The module that runs a call (or item) asks the caller a question.
+    """The server that runs a call (or item) asks the caller a question.
 
-    `message` and the form's `schema` come from the module. `digest` is the hash of the question,
+    `message` and the form's `schema` come from the server. `digest` is the hash of the question,
     and `at` is the time when it was asked, in seconds since 1970.
     """
 
@@ -232,7 +232,7 @@ class QuestionAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswered(OfCall):
-    """The module received an answer: `accept` with the content of the form, `decline`, or
+    """The server received an answer: `accept` with the content of the form, `decline`, or
     `cancel`.
     """
 
@@ -247,7 +247,7 @@ class QuestionAnswered(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class QuestionRefused(OfCall):
-    """A module's question was not passed to anyone, because it is not a form, is too large, or
+    """A server's question was not passed to anyone, because it is not a form, is too large, or
     belongs to an unknown call.
     """
 
@@ -272,11 +272,11 @@ Pattern: TypeAlias = Literal["all", "any", "race"]
 class RunStarted(Journaled):
     """A run begins.
 
-    `tools` contains full definitions, so that a journal can be folded while modules are down.
+    `tools` contains full definitions, so that a journal can be folded while servers are down.
     `mind` is the name of the mind, or None if the caller answers turn by turn. `why` says why that
     mind was chosen. `idea` is the id of the idea from which the run was made. `traceparent` is the
     trace of the request that asked for the run (W3C Trace Context). `bound` contains, for each
-    module that the run can call, a digest of the module's start definition; see `Binding`. Journals
+    server that the run can call, a digest of the server's start definition; see `Binding`. Journals
     from earlier versions do not have `bound`.
     """
 

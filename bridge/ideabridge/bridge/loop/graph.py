@@ -14,14 +14,14 @@ whether it is streamed, arrives in one piece, is resumed or is replayed. `add` r
 binds what it can; `close` binds the rest, finds references that nothing supplies, and names cycles.
 
 *Listed order.* Tools rarely declare everything they touch, so a plan does what its author meant
-only if its effects happen in the listed order. Within one module and instance:
+only if its effects happen in the listed order. Within one server and instance:
 
 - a *change* (a call whose tool does not declare that it is read-only) waits for all calls listed
   before it;
 - a *read* waits for the changes listed before it. Reads can run at the same time.
 
 A pair (module, instance) is a *lane*. In-process Python tools share one lane. A call to an idea is
-in the lane of every module that its plan calls, or in all lanes if a mind answers it; a clean room
+in the lane of every server that its plan calls, or in all lanes if a mind answers it; a clean room
 is in the lanes of the tools that it is given; latent calls and built-in tools are in no lane. A
 call waits until the earlier calls have settled, however they ended: unlike `_after`, the order does
 not demand success. The order delays a call's execution but not its approval.
@@ -37,7 +37,7 @@ quadratic time. Each lane keeps its members in order, and `before` looks backwar
 the nearest member that has not settled.
 
 Example: `[{"_tool": "read", "_outputPath": "x"}, {"_tool": "write", "text": "†state.x"}]`, both of
-module `files`. Call 1 waits for call 0 because it reads what call 0 writes. Even without this read,
+server `files`. Call 1 waits for call 0 because it reads what call 0 writes. Even without this read,
 call 1 would wait, because it is a change.
 """
 
@@ -844,7 +844,7 @@ class _Sequence:
 
 @dataclass(slots=True)
 class _Lane:
-    """The calls to one module in one instance, in order.
+    """The calls to one server in one instance, in order.
 
     Attributes:
         everyone, changes: all calls in the lane, and the calls that might change something.
@@ -878,7 +878,7 @@ class _Lanes:
     def of(self, place: _Position) -> list[_Lane]:
         """Return the lanes of a call, creating any that do not exist."""
         if place.modules is None:
-            # Create this lane so that calls in every lane have a lane even before any module has
+            # Create this lane so that calls in every lane have a lane even before any server has
             # one.
             self._lane((EVERY_MODULE, place.instance))
             return [
@@ -925,7 +925,7 @@ def only_reads(tool: Tool, modules: Mapping[str, ModuleOrder]) -> bool:
 
     Args:
         tool: the tool.
-        modules: the configured order for individual modules.
+        modules: the configured order for individual servers.
     """
     own = modules.get(tool.module or "", _DEFAULT)
     name = tool.name_in_module
@@ -941,7 +941,7 @@ class ListedOrder:
     Args:
         ordering: `effects`: by these rules. `all`: every call waits for all calls listed before it.
             `none`: no call waits because of the order.
-        modules: the configured order for individual modules, used only with `effects`.
+        modules: the configured order for individual servers, used only with `effects`.
     """
 
     def __init__(self, ordering: Order, modules: Mapping[str, ModuleOrder] | None = None) -> None:

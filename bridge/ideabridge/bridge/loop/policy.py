@@ -53,8 +53,8 @@ class Rule:
 
     Attributes:
         then: the verdict on such a call.
-        module: pattern of module names (`*`, `?`, `[abc]`); "" matches tools without a module.
-        tool: pattern of tool names, either as calls write them or as the module does.
+        module: pattern of server names (`*`, `?`, `[abc]`); "" matches tools without a server.
+        tool: pattern of tool names, either as calls write them or as the server does.
         read_only, destructive, idempotent, open_world: the effective annotations; see
             `effective_hints`.
         why: the reason shown to the person who is asked, or to the mind whose call is denied.
@@ -72,8 +72,8 @@ class Rule:
     def matches(self, tool: Tool) -> bool:
         """Return whether the rule, as written, matches the tool.
 
-        An allowing rule without a module matches only the name that calls use, because other
-        modules might have a tool with the same name.
+        An allowing rule without a server matches only the name that calls use, because other
+        servers might have a tool with the same name.
         """
         names = [tool.name]
         allows_in_any_module = self.then == "allow" and self.module is None
@@ -131,7 +131,7 @@ def _folded(text: str | None) -> str | None:
 
 
 def _is_module(module: str | None, pattern: str) -> bool:
-    # "*" matches every module, but only "" matches a tool that has no module.
+    # "*" matches every server, but only "" matches a tool that has no server.
     if module is None:
         return pattern == ""
     return fnmatchcase(module, pattern)
@@ -375,7 +375,7 @@ def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSe
 
 
 def allows_by_name(setting: ApprovalSetting) -> bool:
-    """Return whether a rule allows tools by name, regardless of their module."""
+    """Return whether a rule allows tools by name, regardless of their server."""
     for part in approval_parts(setting):
         for rule in read_as(_Approval, part).rules:
             if rule.get("then") == "allow" and rule.get("module") is None and "tool" in rule:

@@ -64,9 +64,9 @@ class Item:
             take a long time.
         content: the content blocks of the result, if they contain more than the value.
         asked: the open question that the execution is waiting for, either about its outcome or from
-            its module.
+            its server.
         outcomes_decided: the number of answered questions about the execution's outcome.
-        questions: the number of answered questions from the execution's module.
+        questions: the number of answered questions from the execution's server.
     """
 
     parameters: JSONObject
@@ -95,7 +95,7 @@ class Item:
 
     @property
     def inquiry(self) -> QuestionAsked | None:
-        """The open question from the module that runs the execution."""
+        """The open question from the server that runs the execution."""
         return self.asked if isinstance(self.asked, QuestionAsked) else None
 
     def end(self, value: JSON, error: JSONObject | None) -> None:
@@ -145,7 +145,7 @@ class Progress:
         replaced: the tool with which a person replaced the call's own.
         is_edited: whether someone has changed the call since it was proposed.
         is_held_back: whether only the listed order keeps the call from running.
-        unasked: questions from the call's module that were passed to nobody, with the reasons.
+        unasked: questions from the call's server that were passed to nobody, with the reasons.
         doubts: the uncertainties about the call's parameters. A person's decision on the call
             settles them.
     """
@@ -244,7 +244,7 @@ def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
 
 
 def parked(history: Iterable[Progress]) -> list[QuestionAsked]:
-    """Return the open questions from modules, in the order of the calls."""
+    """Return the open questions from servers, in the order of the calls."""
     return [
         item.inquiry
         for progress in history

@@ -1,7 +1,7 @@
 """Question: the questions that a run asks people, and the answers that the run accepts.
 
 A run asks whether a call may run, whether a lazy run's plan is accepted, and what the outcome of an
-interrupted call was. A module can also ask a question while it runs a call. Each question is bound
+interrupted call was. A server can also ask a question while it runs a call. Each question is bound
 to the digest of what it shows, so an answer applies only to exactly what was shown. Both the digest
 and the answer are journaled.
 """
@@ -81,7 +81,7 @@ class Question:
         call: the index of the call in the run, or None for a plan.
         item: the item of the call's `_each`.
         tool: the tool of the call.
-        asked: the module's question, if a module asks.
+        asked: the server's question, if a server asks.
         assumed: the assumptions behind the call; see `Settled.assumed`.
         hints: for a question about an unknown outcome, the hints about the code that ran.
         standing: the tool that a person can *always* allow, or None if a person must see each call;
@@ -120,7 +120,7 @@ class Question:
         """Return `{"approval", "call" or "plan", "why"}` and further members.
 
         The further members are `assumed` for a call that rests on assumptions, `choices` and `item`
-        for an unknown outcome, and `question`, as `{"module", "message", "schema"}`, for a module's
+        for an unknown outcome, and `question`, as `{"module", "message", "schema"}`, for a server's
         question.
         """
         form: JSONObject = {
@@ -202,7 +202,7 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
 
 
 def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
-    """Return the question that a module asks while it runs a call."""
+    """Return the question that a server asks while it runs a call."""
     shown = executed_call(progress, progress.items[event.item or 0].parameters)
     reason = (
         f"server {event.module!r} asks this while it runs the call; the text is the server's, not "
@@ -223,7 +223,7 @@ def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
 
 
 def question_form(event: QuestionAsked) -> JSONObject:
-    """Return a module's question as shown to callers: `{"module", "message", "schema"}`."""
+    """Return a server's question as shown to callers: `{"module", "message", "schema"}`."""
     return {"module": event.module, "message": event.message, "schema": event.schema}
 
 
@@ -392,7 +392,7 @@ def _wanted(own: Tool, edited: JSONObject, catalogue: Catalogue) -> Tool | Refus
         return own
     if not isinstance(name, str) or not isinstance(module, str | None):
         return Refusal(
-            "_tool and _module: expected the name of a tool, and the name of a module or null"
+            "_tool and _module: expected the name of a tool, and the name of a server or null"
         )
     if module == ANONYMOUS or is_idea(module):
         return Refusal(
@@ -464,13 +464,13 @@ def apply_edit(progress: Progress, event: CallDecided) -> Tool | None:
     return progress.replaced
 
 
-# -- questions of modules --------------------------------------------------------------------------
+# -- questions of servers --------------------------------------------------------------------------
 
 
 def asked(
     progress: Progress, number: int | None, inquiry: Inquiry, at: float
 ) -> QuestionAsked | None:
-    """Return the event for a module's question, or None if the call is nested too deeply to be
+    """Return the event for a server's question, or None if the call is nested too deeply to be
     shown.
 
     Args:
@@ -485,7 +485,7 @@ def asked(
         "message": inquiry.message,
         "schema": inquiry.schema,
     }
-    # If the module later asks the same question again, that counts as a new question.
+    # If the server later asks the same question again, that counts as a new question.
     digest = digest_of(
         {"call": executed_call(progress, item.parameters), **shown, "time": item.questions}
     )

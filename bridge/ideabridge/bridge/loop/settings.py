@@ -20,10 +20,10 @@ PLANNINGS: Final[tuple[Planning, ...]] = get_args(Planning)
 
 @dataclass(frozen=True, slots=True)
 class ModuleOrder:
-    """The order of one module's calls, as configured.
+    """The order of one server's calls, as configured.
 
     Attributes:
-        ordered: whether the calls of the module keep their listed order.
+        ordered: whether the calls of the server keep their listed order.
         reads: names or patterns of tools that only read, no matter what their annotations say.
         changes: names or patterns of tools that might change something, no matter what their
             annotations say. This takes precedence over `reads`.
@@ -52,7 +52,7 @@ class Settings:
 
     Attributes:
         order: which calls keep their listed order; see `ListedOrder`.
-        modules: how the configuration orders the calls of individual modules, keyed by module name.
+        modules: how the configuration orders the calls of individual servers, keyed by server name.
         parallel_calls: the maximum number of calls (and items of `_each`) that run at the same
             time.
         calls: the maximum number of calls that a run can list.

@@ -20,9 +20,9 @@ class StandingTool:
     """A call's tool, in the form to which a standing rule is bound.
 
     Attributes:
-        module: the module, or "" for an in-process tool.
-        name: the name of the tool in its module.
-        activity: the code that runs, or "" for a module's tool.
+        module: the server, or "" for an in-process tool.
+        name: the name of the tool in its server.
+        activity: the code that runs, or "" for a server's tool.
         digest: the digest of the definition; see `Tool.digest`.
     """
 

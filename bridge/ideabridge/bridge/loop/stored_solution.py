@@ -70,8 +70,8 @@ class SolutionValidator:
 
     @cached_property
     def _calls(self) -> dict[tuple[str, str], CallSchema]:
-        """The schemas of calls, keyed by module and tool. The module "" means that the tool has no
-        module.
+        """The schemas of calls, keyed by server and tool. The server "" means that the tool has no
+        server.
         """
         # Create this map only on demand: most Requests offer many tools, and some are answered
         # without a call.
@@ -237,7 +237,7 @@ def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON:
 
 
 def _as_named(call: Call, named: Mapping[str, JSON]) -> JSONObject:
-    """Return the call with the schema's names for its tool and module, and without members that do
+    """Return the call with the schema's names for its tool and server, and without members that do
     not apply to it.
     """
     tool = call.changed or call.tool

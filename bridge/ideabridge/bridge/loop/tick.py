@@ -336,11 +336,11 @@ class Tick:
             self._visible.learn(call, message.instance, message.kind, message.value)
 
     # The next methods handle questions that come up while a call is running, either about its
-    # outcome or from its module. While the question is open, the execution does not occupy a slot.
+    # outcome or from its server. While the question is open, the execution does not occupy a slot.
 
     def ask_in_call(self, event: OutcomeAsked | QuestionAsked) -> None:
         """Record that a person is asked about the unknown outcome of an execution, or is asked a
-        question from its module.
+        question from its server.
         """
         item = running_item(self.progress, event.call, event.item)
         if not item.can_ask:
@@ -368,14 +368,14 @@ class Tick:
         self._resume()
 
     def question_answered(self, event: QuestionAnswered) -> None:
-        """Record that the module of an execution has received its answer."""
+        """Record that the server of an execution has received its answer."""
         item = running_item(self.progress, event.call, event.item)
         self._end_question(item, item.inquiry, event)
         item.questions += 1
         self._drain()
 
     def question_refused(self, event: QuestionRefused) -> None:
-        """Record that a question from the module of an execution was passed to nobody."""
+        """Record that a question from the server of an execution was passed to nobody."""
         running_item(self.progress, event.call, event.item)
         progress = self.progress[event.call]
         refused = f"server {event.module!r} asked {event.message!r}, and got no answer: {event.why}"

@@ -95,7 +95,7 @@ def change_of_offer(
 
     Raises:
         ArgumentError: a tool is not a Tool, or the schema is neither a dict nor None.
-        ToolDefinitionError: two tools have the same name and module.
+        ToolDefinitionError: two tools have the same name and server.
     """
     if not isinstance(output_schema, dict | None):
         raise ArgumentError.of(

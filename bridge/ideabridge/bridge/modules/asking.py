@@ -1,9 +1,9 @@
-"""Asking: forwards the questions that a module asks during a call to the caller.
+"""Asking: forwards the questions that a server asks during a call to the caller.
 
 A run can be asked to fill in forms with plain values (MCP elicitation, form mode). The client of a
 direct call can also be asked to open a URL, to sample from a model or to list its roots, if it
-declares support for this. Each question is checked, limited in size and marked as the module's own
-words before anybody sees it. Each answer is checked before it is sent to the module. The same
+declares support for this. Each question is checked, limited in size and marked as the server's own
+words before anybody sees it. Each answer is checked before it is sent to the server. The same
 checks apply to runs and to direct calls.
 """
 
@@ -82,10 +82,10 @@ class FormError(IdeabridgeError):
 
 
 def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
-    """Check and read a module's question.
+    """Check and read a server's question.
 
     Raises:
-        FormError: the question must not be passed on. The message says why, for the module and the
+        FormError: the question must not be passed on. The message says why, for the server and the
             run.
     """
     if not isinstance(params, types.ElicitRequestFormParams):
@@ -180,10 +180,10 @@ def _check_sampling(params: types.CreateMessageRequestParams) -> None:
 def read_response(
     module: str, question: types.InputRequest, response: types.InputResponse, secrets: Secrets
 ) -> types.InputResponse:
-    """Convert the answer from a direct call's client to the form that the module receives.
+    """Convert the answer from a direct call's client to the form that the server receives.
 
     Raises:
-        AnswerError: the answer does not fit the question or contains a secret, so the module must
+        AnswerError: the answer does not fit the question or contains a secret, so the server must
             not get it.
     """
     for place, name in secrets.places(normalise(wire(response), what="the answer")):
@@ -483,7 +483,7 @@ class DirectClient(Protocol):
 
     @property
     def state(self) -> str | None:
-        """The module's state that the client sent back when it repeated the call."""
+        """The server's state that the client sent back when it repeated the call."""
         ...
 
     @property
@@ -493,7 +493,7 @@ class DirectClient(Protocol):
 
     @property
     def session(self) -> Hashable:
-        """A value that identifies the client and is the same for all its calls. A module's log
+        """A value that identifies the client and is the same for all its calls. A server's log
         messages reach no other client.
         """
         ...
@@ -506,17 +506,17 @@ class DirectClient(Protocol):
     def marked(
         self, module: str, question: types.InputRequest, fault: str | None
     ) -> types.InputRequest:
-        """Return a question as a person or a model sees it, with the module's words marked as such.
+        """Return a question as a person or a model sees it, with the server's words marked as such.
 
         Args:
-            module: the module that asks.
-            question: the module's question, checked and without secrets.
+            module: the server that asks.
+            question: the server's question, checked and without secrets.
             fault: why the last answer was not accepted, or None if there was no answer yet.
         """
         ...
 
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
-        """Ask a question that has been marked as the module's, while the call waits.
+        """Ask a question that has been marked as the server's, while the call waits.
 
         Raises:
             MCPError: the client cannot be asked now, or it answered with this error.
@@ -535,13 +535,13 @@ class DirectClient(Protocol):
 
 
 class ModuleAsks(Exception):  # noqa: N818 - not an error
-    """Raised when a module answers a direct call with questions that the client accepts in place of
+    """Raised when a server answers a direct call with questions that the client accepts in place of
     a result.
 
     Attributes:
         questions: the questions by name, as protocol JSON. They are checked and contain no
             secrets, but are not marked yet.
-        state: the state that the module wants back.
+        state: the state that the server wants back.
     """
 
     def __init__(self, questions: JSONObject, state: str | None) -> None:
@@ -551,10 +551,10 @@ class ModuleAsks(Exception):  # noqa: N818 - not an error
 
 
 class Asking:
-    """The questions that a module asks during one call.
+    """The questions that a server asks during one call.
 
     Args:
-        module: the module that is called.
+        module: the server that is called.
         tool: the name that errors use for the tool.
         seconds: the timeout of the call. Its clock stops while a person is asked.
         asker: passes questions to the caller, or None if nobody can be asked.
@@ -566,9 +566,9 @@ class Asking:
         allowed: the time, in seconds, that the call can take, excluding the time spent asking a
             person.
         refused: messages to the caller, one for each refused question.
-        own_ids: maps the module's ids for addresses to the ids that the client gets.
+        own_ids: maps the server's ids for addresses to the ids that the client gets.
         session: the session of the call's client; see `client_session`.
-        is_mixed: whether the module has asked a question that might belong to another session's
+        is_mixed: whether the server has asked a question that might belong to another session's
             call.
     """
 
@@ -606,11 +606,11 @@ class Asking:
 
     @property
     def capabilities(self) -> JSONObject:
-        """The client capabilities that are declared to the module, as protocol JSON."""
+        """The client capabilities that are declared to the server, as protocol JSON."""
         return FORMS if self.client is None else self.client.capabilities
 
     def extend(self) -> None:
-        """Restart the timeout because the module has reported progress.
+        """Restart the timeout because the server has reported progress.
 
         However often the timeout is restarted, the call takes at most `MOST_TIMEOUTS` timeouts.
         """
@@ -625,7 +625,7 @@ class Asking:
             self.scope.deadline += more
 
     def logged(self, message: dict[str, Any], start: Start) -> None:
-        """Forward a log message from the module to the client of a direct call.
+        """Forward a log message from the server to the client of a direct call.
 
         Args:
             message: the parameters of the notification.
@@ -645,7 +645,7 @@ class Asking:
         try:
             while self._logs:
                 sent = self._logs.popleft()
-                # A module's own message can contain anything, so build a new one from known fields.
+                # A server's own message can contain anything, so build a new one from known fields.
                 parts = {part: sent[part] for part in _LOG_PARTS if part in sent}
                 message = normalise({"data": None, **parts}, what="a log message")
                 size = len(encode(message))
@@ -776,7 +776,7 @@ class Asking:
 
         if isinstance(params, types.CreateMessageRequestParams):
             _check_sampling(params)
-            # A module must not see the client's messages to other servers.
+            # A server must not see the client's messages to other servers.
             question = types.CreateMessageRequest(
                 params=params.model_copy(update={"include_context": "none"})
             )
@@ -793,7 +793,7 @@ class Asking:
             raise FormError("its address contains a secret from the configuration")
 
         # Clients that use version 2025-11-25 need an id, which does not exist in version
-        # 2026-07-28. Create a new one for the client, because the module's own id can contain
+        # 2026-07-28. Create a new one for the client, because the server's own id can contain
         # anything.
         own_id = token_hex(8)
         if params.elicitation_id is not None:
@@ -855,7 +855,7 @@ class Asking:
             ) from None
 
         for _, name in self._secrets.places({**questions}):
-            # The names cannot be masked, because the module uses them to match the answers.
+            # The names cannot be masked, because the server uses them to match the answers.
             raise ModuleInputRequiredError(
                 self._module,
                 f"{self._tool} asks questions whose names contain the secret {name} from the "
@@ -881,7 +881,7 @@ class Asking:
         Args:
             params: the question.
             apart: True if this task only answers the question. The task is then cancelled if the
-                module withdraws the question.
+                server withdraws the question.
         """
         try:
             inquiry = self._masked(read_inquiry(self._module, params))
@@ -938,7 +938,7 @@ class Asking:
         asked = shown(message, self._secrets, _MESSAGE)
         reason = shown(why, self._secrets, _MESSAGE)
         report = f"server {self._module!r} asked {asked!r}, and got no answer: {reason}"
-        # Report each refusal only once, because a module could repeat the same question endlessly.
+        # Report each refusal only once, because a server could repeat the same question endlessly.
         if report not in self.refused and len(self.refused) < QUESTIONS:
             self.refused.append(report)
             if self._asker is not None:
@@ -1003,7 +1003,7 @@ class Asking:
 
 
 def refusal_of(request: types.InputRequest) -> str:
-    """Return a phrase that describes a request that modules must not send, and why it is
+    """Return a phrase that describes a request that servers must not send, and why it is
     refused.
     """
     if isinstance(request, types.CreateMessageRequest):

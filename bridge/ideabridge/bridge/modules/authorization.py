@@ -1,15 +1,14 @@
-"""Authorization: obtains access tokens and adds them to the requests to a module (OAuth 2.1 with
+"""Authorization: obtains access tokens and adds them to the requests to a server (OAuth 2.1 with
 the MCP SDK).
 
-    Authorization       one for each module over HTTP; an `httpx2.Auth`
-      OAuthClientProvider   the SDK's flow: discovery, registration, PKCE, exchange, refresh
-      SignInFile            stores the tokens
-      Person                opens an address and returns the redirect address; None in a server
-      DevicePerson          alternative to Person: enters a code in a browser on another device
+    Authorization one for each server over HTTP; an `httpx2.Auth` OAuthClientProvider the SDK's
+      flow: discovery, registration, PKCE, exchange, refresh SignInFile stores the tokens Person
+      opens an address and returns the redirect address; None in a server DevicePerson alternative
+      to Person: enters a code in a browser on another device
 
 The SDK's provider holds one lock from a request until its answer, which would make calls wait for
 each other. So the provider runs only when it is needed: when a token has expired, or when the
-module has answered 401 or `insufficient_scope`. If there is no person, the provider only renews
+server has answered 401 or `insufficient_scope`. If there is no person, the provider only renews
 tokens, and obtains tokens that do not require a person. If that is not enough, the error message
 names the command for signing in.
 """
@@ -101,7 +100,7 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _Method = Literal["client_secret_basic", "client_secret_post"]
 
 # Drop the SDK's warnings, because it also raises an error for each of them, and that error is
-# reported with the name of the module.
+# reported with the name of the server.
 logging.getLogger("mcp.client.auth.oauth2").addFilter(
     lambda record: record.levelno < logging.WARNING
 )
@@ -126,20 +125,20 @@ class Person(Protocol):
 
 
 class Authorization(httpx2.Auth):
-    """One person's tokens for one module. Any number of requests can use an instance at the same
+    """One person's tokens for one server. Any number of requests can use an instance at the same
     time.
 
     Args:
-        module: the module's name.
-        launch: the module's address, headers and `auth`. Requests to a different origin do not get
+        module: the server's name.
+        launch: the server's address, headers and `auth`. Requests to a different origin do not get
             a token. If headers are configured, a refusal is assumed to be about them, unless it
             mentions tokens.
         secrets: masks every token in what is shown.
         file: the file with the person's sign-in, or None to send requests without a token.
-        person: signs in when the module asks for it, with a browser on this machine or on another
+        person: signs in when the server asks for it, with a browser on this machine or on another
             device. If there is such a person, earlier tokens are not used. None if nobody can sign
             in.
-        at_once: True to sign in immediately, before the module asks for it.
+        at_once: True to sign in immediately, before the server asks for it.
 
     Attributes:
         signed_in: where the tokens were stored when a person signed in, or None if nobody has
@@ -170,7 +169,7 @@ class Authorization(httpx2.Auth):
         self._loaded = False
         self._asked: set[str] = set()
         self._holds = False
-        # The token from the last sign-in, or None once the module has accepted it.
+        # The token from the last sign-in, or None once the server has accepted it.
         self._fresh: str | None = None
         self._failure: ModuleSignInError | None = None
         self._back = ""
@@ -320,12 +319,12 @@ class Authorization(httpx2.Auth):
             self._requests_waiting -= 1
             self._last_wait = anyio.current_time()
 
-    # -- requests to the module --------------------------------------------------------------------
+    # -- requests to the server --------------------------------------------------------------------
 
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request with a token. If the module refuses the request, get another token and
+        """Send a request with a token. If the server refuses the request, get another token and
         send the request again.
 
         Raises:
@@ -368,11 +367,11 @@ class Authorization(httpx2.Auth):
             challenge.stream = _Bounded(challenge.stream)
 
     def _is_challenge(self, response: httpx2.Response) -> bool:
-        """Return whether the module refused the request but might accept it with a different
+        """Return whether the server refused the request but might accept it with a different
         token.
         """
         if response.status_code == _UNAUTHORIZED:
-            # If headers are configured, the module might be refusing a key in one of the headers.
+            # If headers are configured, the server might be refusing a key in one of the headers.
             return (
                 not self._has_headers
                 or "bearer" in response.headers.get("www-authenticate", "").lower()
@@ -384,7 +383,7 @@ class Authorization(httpx2.Auth):
         ):
             return False
 
-        # Some modules do not say which scope they want.
+        # Some servers do not say which scope they want.
         scopes = set(self._demanded(response, self._asked) or [""])
         if scopes <= self._asked and (self._person is not None or not self._is_personal):
             return False  # the module refuses even with a token for these scopes
@@ -392,10 +391,10 @@ class Authorization(httpx2.Auth):
         return True
 
     def _demanded(self, challenge: httpx2.Response, before: Iterable[str]) -> list[str]:
-        """Return the scopes that a module demands.
+        """Return the scopes that a server demands.
 
         Args:
-            challenge: the module's refusal.
+            challenge: the server's refusal.
             before: the scopes that were demanded or granted before. They are stored together with
                 the new scopes.
 
@@ -443,10 +442,10 @@ class Authorization(httpx2.Auth):
         """Get a new token for a request that was refused or whose token has expired.
 
         Args:
-            request: the request to the module.
-            challenge: the module's refusal of the request, or None if the token has expired.
+            request: the request to the server.
+            challenge: the server's refusal of the request, or None if the token has expired.
             refused: the token that was refused, or None if the request had no token.
-            may_refresh: whether renewing the token is allowed. False if the module has refused a
+            may_refresh: whether renewing the token is allowed. False if the server has refused a
                 renewed token.
 
         Raises:
@@ -578,7 +577,7 @@ class Authorization(httpx2.Auth):
         return _with_content(response, content)
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to an authorization server, or for the module's metadata, and read the
+        """Send a request to an authorization server, or for the MCP server's metadata, and read the
         answer.
 
         Raises:
@@ -620,7 +619,7 @@ class Authorization(httpx2.Auth):
     def check_address(self, url: str) -> None:
         """Check that it is safe to send requests and people to an address.
 
-        The address must use https, unless it is on this machine or on the module's host.
+        The address must use https, unless it is on this machine or on the server's host.
 
         Raises:
             OAuthFlowError: the address is not allowed.
@@ -636,8 +635,8 @@ class Authorization(httpx2.Auth):
 
     def _check_issuer(self) -> None:
         """Check that credentials and people are sent only to the configured authorization server,
-        and only if its metadata can be read. Otherwise, the SDK would use addresses on the module's
-        host.
+        and only if its metadata can be read. Otherwise, the SDK would use addresses on the MCP
+        server's host.
         """
         issuer = self._settings.issuer
         metadata = self._provider.context.oauth_metadata
@@ -656,7 +655,7 @@ class Authorization(httpx2.Auth):
         granted or demanded before.
 
         Raises:
-            ModuleSignInError: the module demands too much.
+            ModuleSignInError: the server demands too much.
         """
         self._demanded(challenge, (self._sign_in.scope or "").split())
         named = extract_field_from_www_auth(challenge, "scope")
@@ -752,7 +751,7 @@ class Authorization(httpx2.Auth):
     # -- storing sign-ins --------------------------------------------------------------------------
 
     async def _load(self, *, again: bool = False) -> None:
-        """Read this module's sign-in from its file, unless it has already been read. If `again` is
+        """Read this server's sign-in from its file, unless it has already been read. If `again` is
         set, always read the file.
         """
         if (self._loaded and not again) or not self._is_personal or self._file is None:
@@ -789,10 +788,10 @@ class Authorization(httpx2.Auth):
         context.protected_resource_metadata = sign_in.resource
 
     async def _want(self, challenge: httpx2.Response) -> None:
-        """Remember the scopes that the module demands, for the next sign-in.
+        """Remember the scopes that the server demands, for the next sign-in.
 
         Raises:
-            ModuleSignInError: the module demands too much.
+            ModuleSignInError: the server demands too much.
         """
         if challenge.status_code != _FORBIDDEN or self._file is None:
             return
@@ -901,9 +900,7 @@ class Authorization(httpx2.Auth):
 
 
 class _PersonalProvider(OAuthClientProvider):
-    """The SDK's provider, which uses the configured authorization server if a module names
-    several.
-    """
+    """The SDK's provider. It uses the configured authorization server if there are several."""
 
     def __init__(self, issuer: str | None, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -935,8 +932,8 @@ class _DeviceProvider(_PersonalProvider):
         self._authorization = authorization
         self._person = person
         self._endpoint = ""
-        # The metadata that named the endpoint. Keep it, because the module might later name a
-        # different server.
+        # The metadata that named the endpoint. Keep it, because the MCP server might later name a
+        # different one.
         self._endpoint_of: OAuthMetadata | None = None
         self._for_tokens: httpx2.Request | None = None
 

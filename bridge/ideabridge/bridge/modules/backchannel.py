@@ -1,5 +1,5 @@
-"""Backchannel: finds the call that a module's question or log message belongs to, and tells the
-module which questions it can ask.
+"""Backchannel: finds the call that a server's question or log message belongs to, and tells the
+server which questions it can ask.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "
 
 
 class Backchannel:
-    """The unanswered calls on one connection, and the questions that the module asks during them.
+    """The unanswered calls on one connection, and the questions that the server asks during them.
 
     Up to protocol version 2025-11-25, a question does not say which call it belongs to, but only
     the person who made the call must see it. A question is therefore passed on only if exactly one
@@ -48,11 +48,11 @@ class Backchannel:
     error.
 
     Args:
-        on_ask: called for each question. After the first question, the module's calls run one at a
+        on_ask: called for each question. After the first question, the server's calls run one at a
             time.
-        on_mixed: called with the number of sessions if the module asks while calls of several
+        on_mixed: called with the number of sessions if the server asks while calls of several
             sessions are running. From then on, each session has its own connection.
-        exposed: whether the module is allowed to ask the clients of direct calls.
+        exposed: whether the server is allowed to ask the clients of direct calls.
 
     Attributes:
         start: starts a task of the connection, or None until the connection is up.
@@ -71,14 +71,14 @@ class Backchannel:
         self._live: list[Asking] = []
         # For each question, by its id as a string: the calls that were unanswered when it arrived.
         self._asking: dict[str, list[Asking | None]] = {}
-        # For each address, by the module's id for it: the call whose client was asked to open it.
+        # For each address, by the server's id for it: the call whose client was asked to open it.
         self._addresses: OrderedDict[str, Asking] = OrderedDict()
 
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
         """Record that the requests sent by this task belong to a call.
 
-        If the call is cancelled, its unanswered requests are remembered, because the module might
+        If the call is cancelled, its unanswered requests are remembered, because the server might
         still ask questions about them.
         """
         self._live.append(asking)
@@ -117,11 +117,11 @@ class Backchannel:
             meta[types.LOG_LEVEL_META_KEY] = client.log_level
 
     def answered(self, request: str | int) -> None:
-        """Record that the module has answered a request. Later questions cannot belong to it."""
+        """Record that the server has answered a request. Later questions cannot belong to it."""
         self._unanswered.pop(request, None)
 
     def asked(self, request: JSONRPCRequest) -> None:
-        """Record a question from the module, and the calls that are unanswered now.
+        """Record a question from the server, and the calls that are unanswered now.
 
         `elicit` cannot do this, because it runs in another task, which might start after the call
         has been answered. This method, in contrast, receives the messages in order.
@@ -146,7 +146,7 @@ class Backchannel:
 
     def addressed(self, name: str | None, asking: Asking) -> None:
         """Record that the client of a call is asked to open the address with this id, which the
-        module chose.
+        server chose.
         """
         if name is None:
             return
@@ -167,7 +167,7 @@ class Backchannel:
             return
 
         async def tell() -> None:
-            # A client that has left, or does not read, must neither delay the module's connection
+            # A client that has left, or does not read, must neither delay the server's connection
             # nor end it.
             with suppress(Exception), anyio.move_on_after(_TOLD_SECONDS):
                 await client.tell_completed(own_id)
@@ -175,7 +175,7 @@ class Backchannel:
         self.start(tell)
 
     def settled(self, request: str) -> None:
-        """Record that a question was answered, or that the module cancelled it."""
+        """Record that a question was answered, or that the server cancelled it."""
         self._asking.pop(request, None)
 
     async def elicit(
@@ -192,7 +192,7 @@ class Backchannel:
     async def sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
-        """Pass the module's sampling request to the client of the direct call that it belongs to,
+        """Pass the server's sampling request to the client of the direct call that it belongs to,
         or refuse it.
         """
         answer = await self._answer(context, types.CreateMessageRequest(params=params))
@@ -203,7 +203,7 @@ class Backchannel:
     async def list_roots(
         self, context: ClientRequestContext
     ) -> types.ListRootsResult | types.ErrorData:
-        """Pass the module's request for roots to the client of the direct call that it belongs to,
+        """Pass the server's request for roots to the client of the direct call that it belongs to,
         or refuse it.
         """
         answer = await self._answer(context, types.ListRootsRequest())

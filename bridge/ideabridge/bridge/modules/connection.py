@@ -1,10 +1,10 @@
-"""Connection: one connection to a module, from start to end.
+"""Connection: one connection to a server, from start to end.
 
     Connection          connects, lists the tools, holds the connection, reports its end
       mcp.Client        the SDK's client
         Tap             watches and limits the messages between the client and the transport
           StdioTransport or HTTPTransport
-      Backchannel       finds the call that a question of the module belongs to
+      Backchannel       finds the call that a question of the server belongs to
 
 An `mcp.Client` must be entered and left by the same task and cannot be reused. So the task that
 runs `hold` does both, and every attempt to connect creates a new Connection. Meanwhile any number
@@ -120,7 +120,7 @@ class Tap:
 
     It notices when the transport ends, which the SDK reports only to calls in flight. It repairs
     messages that the SDK would reject as a whole. It limits how many notifications and requests a
-    module can send.
+    server can send.
 
     Args:
         transport: the wrapped transport.
@@ -191,18 +191,18 @@ class Tap:
             self._listings.add(message.id)
 
     async def admits(self, item: SessionMessage | Exception) -> bool:
-        """Return whether to forward a message. If the module sends requests faster than allowed,
+        """Return whether to forward a message. If the server sends requests faster than allowed,
         wait first.
 
         Raises:
-            anyio.EndOfStream: the module has too many unanswered requests, so the connection ends.
+            anyio.EndOfStream: the server has too many unanswered requests, so the connection ends.
         """
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
             if message.method == "notifications/cancelled" and self._settle(
                 (message.params or {}).get("requestId")
             ):
-                # The module has cancelled its question, so the SDK will not answer it.
+                # The server has cancelled its question, so the SDK will not answer it.
                 return True
 
             if not self._notifications.missing():
@@ -238,7 +238,7 @@ class Tap:
         return True
 
     def _settle(self, request: object) -> bool:
-        """Record that a request from the module was answered or cancelled. Return False if the
+        """Record that a request from the server was answered or cancelled. Return False if the
         request is unknown.
         """
         # Treat 7 and "7" as the same id, as the SDK does.
@@ -255,7 +255,7 @@ class Tap:
             return item
 
         if self._repairs.is_heavy(item.message):
-            # Let modules take turns, so that one with many odd messages does not delay the others.
+            # Let servers take turns, so that one with many odd messages does not delay the others.
             turn = asked_by.set(f"connection {id(self)}")
             message = await compute_in_thread(self._repairs.repaired, item.message, self.version)
             asked_by.reset(turn)
@@ -417,17 +417,17 @@ class ConnectionStart:
         waited_until: see `Handshake`.
         max_bytes: maximum size, in bytes, of one message.
         secrets: masks secret values.
-        quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
-        exposed: True if clients can call the module's tools directly.
+        quotes: returns whether errors and notes quote what the server wrote; see `Modules.quotes`.
+        exposed: True if clients can call the server's tools directly.
         watched: the resources whose changes are reported; the owner of the connection changes it.
-        log_level: the level of the log messages that the module should send, or None to leave it to
-            the module.
-        log: the log file of the module, or None.
-        on_ask: called when the module sends a question as the protocol versions with a handshake
+        log_level: the level of the log messages that the server should send, or None to leave it to
+            the server.
+        log: the log file of the server, or None.
+        on_ask: called when the server sends a question as the protocol versions with a handshake
             define it.
         on_mixed: see `Backchannel`.
         on_event: called when resources or prompts have changed.
-        on_listing: called with the tools when the module has listed them again.
+        on_listing: called with the tools when the server has listed them again.
     """
 
     launch: Launch
@@ -452,13 +452,13 @@ class Connection:
     """One attempt to connect, and the connection that results.
 
     Attributes:
-        peer: the server, or None until the module is up.
+        peer: the server, or None until it is up.
         done: set when the connection has ended and everything is closed.
         timed_out: True if connecting took too long.
         legacy: True if `initialize` is sent first.
         may_be_era: True if the attempt failed during the first messages, so that an attempt with
             the other first message might succeed.
-        listing: the tools, refreshed when they change, or None until the module has listed them.
+        listing: the tools, refreshed when they change, or None until the server has listed them.
         list_fault: why some or all tools could not be listed the last time, or None if all were
             listed.
         offering: the resources, templates and prompts.
@@ -479,7 +479,7 @@ class Connection:
         self._watched = start.watched
         self._log_level: types.LoggingLevel | None = start.log_level
         self._watched_changed = anyio.Event()
-        # The watched resources whose changes the module will report (version 2026-07-28).
+        # The watched resources whose changes the server will report (version 2026-07-28).
         self._held: frozenset[str] = frozenset()
         self._held_changed = anyio.Event()
         self.oddities = Oddities(secrets, start.quotes)
@@ -549,31 +549,31 @@ class Connection:
 
     @property
     def is_modern(self) -> bool:
-        """True if the module is up and uses a version without a handshake (2026-07-28)."""
+        """True if the server is up and uses a version without a handshake (2026-07-28)."""
         return self.peer is not None and self.peer.era == "modern"
 
     @property
     def kind_used(self) -> ModuleKind:
-        """The kind of connection that works with this module. If the configuration does not set the
-        kind, it depends on the module.
+        """The kind of connection that works with this server. If the configuration does not set the
+        kind, it depends on the server.
         """
         return "stdio" if self._http is None else self._http.kind_used
 
     @property
     def is_silent_first(self) -> bool:
-        """True if the module does not answer `server/discover`, so that each start is slower."""
+        """True if the server does not answer `server/discover`, so that each start is slower."""
         return self._tap.handshake.is_silent
 
     @property
     def protocol_fault(self) -> bool:
-        """True if the connection was ended because the module violated the protocol."""
+        """True if the connection was ended because the server violated the protocol."""
         return self._tap.fault is not None or (
             self._stdio is not None and self._stdio.protocol_fault
         )
 
     @property
     def notes(self) -> list[str]:
-        """Human-readable notes about the module's tools, about output that is not a message, and
+        """Human-readable notes about the server's tools, about output that is not a message, and
         about dropped notifications.
         """
         notes: list[str] = []
@@ -599,7 +599,7 @@ class Connection:
 
     @property
     def program_ended(self) -> bool:
-        """True if the module is a program that has ended on its own."""
+        """True if the server is a program that has ended on its own."""
         return self._stdio is not None and self._stdio.reason not in (None, "was closed")
 
     def end(self, during: str = "") -> str:
@@ -617,7 +617,7 @@ class Connection:
         `on_down` before everything is closed.
 
         Raises:
-            ModuleError: the module could not be reached.
+            ModuleError: the server could not be reached.
         """
         seconds = self._configuration.connect_timeout
         self._scope.deadline = anyio.current_time() + seconds
@@ -679,7 +679,7 @@ class Connection:
         scope.cancel()
 
     async def _list_first(self) -> None:
-        """List the tools before the module counts as up. If the module refuses to list them, it
+        """List the tools before the server counts as up. If the server refuses to list them, it
         starts without tools and is asked again later.
         """
         left = self._scope.deadline - anyio.current_time()
@@ -749,7 +749,7 @@ class Connection:
             self._on_event(event)
 
     async def _refresh(self) -> None:
-        """List the tools when the module reports a change, at most four times per second.
+        """List the tools when the server reports a change, at most four times per second.
 
         Read an incomplete list again after a pause that grows each time.
         """
@@ -855,10 +855,10 @@ class Connection:
             pause = min(pause * 2, _LISTEN_AGAIN_MOST)
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Tell a module of the handshake era which level of log messages is wanted.
+        """Tell a server of the handshake era which level of log messages is wanted.
 
         Raises:
-            MCPError: the module refuses.
+            MCPError: the server refuses.
         """
         if (
             self.peer is not None
@@ -871,11 +871,11 @@ class Connection:
     # -- resources that are watched ----------------------------------------------------------------
 
     async def watch(self, uri: str) -> None:
-        """Ask the module to report changes to a resource. The owner must have added the resource to
+        """Ask the server to report changes to a resource. The owner must have added the resource to
         the watched resources.
 
         Raises:
-            MCPError: the module refuses.
+            MCPError: the server refuses.
         """
         if self.peer is not None and self.peer.era == "legacy":
             await self._subscribe(uri)
@@ -887,11 +887,11 @@ class Connection:
                 await self._held_changed.wait()
 
     async def unwatch(self, uri: str) -> None:
-        """Ask the module to stop reporting changes to a resource. The owner must have removed the
+        """Ask the server to stop reporting changes to a resource. The owner must have removed the
         resource from the watched resources.
 
         Raises:
-            MCPError: the module refuses.
+            MCPError: the server refuses.
         """
         if self.peer is not None and self.peer.era == "legacy":
             request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
@@ -960,7 +960,7 @@ class Connection:
             await self._hold(
                 partial(self.client.listen, resource_subscriptions=sorted(uris)), begun
             )
-            # `_hold` has returned, so the module does not support subscriptions.
+            # `_hold` has returned, so the server does not support subscriptions.
             begun_once.set()
 
         with anyio.CancelScope() as scope:
@@ -973,7 +973,7 @@ class Connection:
     @property
     def process_session(self) -> int | None:
         """The id of the operating system's session that the program's processes belong to, or None
-        if the module has no processes.
+        if the server has no processes.
         """
         return None if self._stdio is None else self._stdio.session
 
@@ -1048,7 +1048,7 @@ def _text(error: BaseException, secrets: Secrets) -> str:
         if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
             return "the connection ended"
 
-        # Keep the text on one line, because it becomes part of notes and tables, and the module
+        # Keep the text on one line, because it becomes part of notes and tables, and the server
         # must not be able to forge lines in them.
         text = printable_line(shown(error.message, secrets, _WORDS))
         is_ours = isinstance(error.data, Mark | Replaced)

@@ -1,8 +1,8 @@
-"""ConnectionPool: manages further connections to modules.
+"""ConnectionPool: manages further connections to servers.
 
 Each of these connections belongs to one owner. Everybody else uses the shared connection.
 
-A connection is opened when it is first used. It is closed when its owner is gone, when its module's
+A connection is opened when it is first used. It is closed when its owner is gone, when its server's
 configuration has changed, when it has failed, and, if the pool says so, when nobody has used it for
 a while. A connection in use is closed after its last call.
 """
@@ -49,10 +49,10 @@ class ConnectionPool:
     """The connections of owners. Use it only from tasks of one event loop.
 
     Args:
-        start: starts the task of a module.
+        start: starts the task of a server.
         owners: the word that messages use for owners, such as "users".
-        is_needed: returns whether a run needs the module with this name even though no call is
-            running. While a run needs a module, the connections to the module stay open.
+        is_needed: returns whether a run needs the server with this name even though no call is
+            running. While a run needs a server, the connections to the server stay open.
         idle_seconds: the number of seconds without a call after which a connection ends, or None if
             connections stay open.
     """
@@ -77,12 +77,12 @@ class ConnectionPool:
     def using(
         self, module: Module, owner: Owner, create: Callable[[], Module]
     ) -> Generator[Module]:
-        """Yield the module, connected over an owner's connection.
+        """Yield the server, connected over an owner's connection.
 
         Args:
-            module: the module that everybody else uses.
+            module: the server that everybody else uses.
             owner: the owner.
-            create: returns the module for a new connection.
+            create: returns the server for a new connection.
 
         Raises:
             ModuleDownError: too many connections are in use.
@@ -105,11 +105,11 @@ class ConnectionPool:
                 self._end(key, pooled)
 
     def count_sessions(self, module: str) -> int:
-        """Return how many connections to a module belong to a single session."""
+        """Return how many connections to a server belong to a single session."""
         return sum(1 for name, owner in self._open if name == module and owner.session is not None)
 
     def retire(self, module: str) -> None:
-        """End the connections to a module whose configuration has changed."""
+        """End the connections to a server whose configuration has changed."""
         self._retire_all(lambda key: key[0] == module)
 
     def leave(self, session: str) -> None:
@@ -177,11 +177,11 @@ class ConnectionPool:
 
 
 class _Pooled:
-    """A module and the number of calls that currently use it.
+    """A server and the number of calls that currently use it.
 
     Attributes:
-        configured: the module that everybody else uses.
-        module: the same module, over a separate connection.
+        configured: the server that everybody else uses.
+        module: the same server, over a separate connection.
     """
 
     def __init__(self, configured: Module, module: Module) -> None:

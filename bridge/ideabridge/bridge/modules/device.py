@@ -63,8 +63,8 @@ class DeviceCode:
         complete: an address that contains the code, or None if the server sends none.
         seconds: the time, in seconds, that the person has. This is the time for which the code is
             valid, but at most 10 minutes.
-        stranger: the host of the module's authorization server if `address` is on a different host,
-            otherwise None.
+        stranger: the host of the MCP server's authorization server if `address` is on a different
+            host, otherwise None.
     """
 
     address: str

@@ -1,7 +1,7 @@
 """Module errors, one class for each cause.
 
 Minds and people see the messages, so the messages are limited in length, and secrets in them are
-masked (see `secrets`). Each message contains the module's name. The `outcome` of an error says
+masked (see `secrets`). Each message contains the server's name. The `outcome` of an error says
 whether the failed call was sent, and whether it might have taken effect.
 """
 
@@ -31,10 +31,10 @@ def log_hint(module: str) -> str:
 
 
 class ModuleError(IdeabridgeError):
-    """The base class of all module errors.
+    """The base class of all server errors.
 
     Args:
-        module: the module's name in `mcpServers`.
+        module: the server's name in `mcpServers`.
         outcome: the outcome of the call, or None for the default of the class.
 
     Attributes:
@@ -53,13 +53,13 @@ class ModuleError(IdeabridgeError):
 
 
 class UnknownModuleError(ModuleError):
-    """No module with this name is configured. The message suggests similar names."""
+    """No server with this name is configured. The message suggests similar names."""
 
     outcome = "not_run"
 
 
 class UnknownModuleToolError(ModuleError):
-    """The module has no tool with this name that can be called."""
+    """The server has no tool with this name that can be called."""
 
     outcome = "not_run"
 
@@ -69,11 +69,11 @@ class ToolNotAllowedError(UnknownModuleToolError):
 
 
 class ToolLeftOutError(UnknownModuleToolError):
-    """The module lists the tool, but the tool's definition cannot be used. The message says why."""
+    """The server lists the tool, but the tool's definition cannot be used. The message says why."""
 
 
 class ModuleListError(ModuleError):
-    """The module is up but has not listed its tools. The message says why. The module is asked
+    """The server is up but has not listed its tools. The message says why. The server is asked
     again later.
     """
 
@@ -81,7 +81,7 @@ class ModuleListError(ModuleError):
 
 
 class SharedQuestionError(ModuleError):
-    """The module asked a question while calls from several sessions were running, and did not say
+    """The server asked a question while calls from several sessions were running, and did not say
     which call it belonged to, so ideabridge did not ask anybody.
 
     The call has ended. `repeatable` means that the call only reads, so that `Modules.using` can
@@ -94,7 +94,7 @@ class SharedQuestionError(ModuleError):
 
 
 class ClientWithoutSessionsError(ModuleError):
-    """The module has a separate process or connection for each session, but the call comes from a
+    """The server has a separate process or connection for each session, but the call comes from a
     client without sessions. The message says what the user can do.
     """
 
@@ -102,23 +102,23 @@ class ClientWithoutSessionsError(ModuleError):
 
 
 class ModuleDisabledError(ModuleError):
-    """The configuration disables the module."""
+    """The configuration disables the server."""
 
     outcome = "not_run"
 
 
 class ModuleConfigurationError(ModuleError):
-    """The module's configuration is unusable, for example because a variable is not set."""
+    """The server's configuration is unusable, for example because a variable is not set."""
 
     outcome = "not_run"
 
 
 class ModuleConnectError(ModuleError):
-    """The module cannot be reached: the command does not exist, the process ended, or the server
-    refused or did not answer in time.
+    """The server cannot be reached: its command does not exist, its process ended, or it refused or
+    did not answer in time.
 
     `lasting` means that it is useless to try again soon. `unreachable` means that no message was
-    sent to the module.
+    sent to the server.
     """
 
     outcome = "not_run"
@@ -132,7 +132,7 @@ class ModuleConnectError(ModuleError):
 
 
 class ModuleSignInError(ModuleConnectError):
-    """A person must sign in to the module or grant more scopes (`lasting`), or the authorization
+    """A person must sign in to the server or grant more scopes (`lasting`), or the authorization
     server refuses or cannot be reached. The message says what the person can do.
     """
 
@@ -192,7 +192,7 @@ class ModuleOutputError(ModuleError):
 
 
 class ModuleProtocolError(ModuleError):
-    """The module answered with a JSON-RPC error (`failed`), or with something other than MCP
+    """The server answered with a JSON-RPC error (`failed`), or with something other than MCP
     (`unknown`).
 
     Attributes:
@@ -231,7 +231,7 @@ class LegacyQuestionError(ModuleError):
 
 
 class ModuleTimeoutError(ModuleError):
-    """The module did not answer within the timeout. The call was cancelled, but might have taken
+    """The server did not answer within the timeout. The call was cancelled, but might have taken
     effect.
     """
 
@@ -239,7 +239,7 @@ class ModuleTimeoutError(ModuleError):
 
 
 class ModuleInputRequiredError(ModuleError):
-    """The module asks for something that is not available: the user's model (sampling), the user's
+    """The server asks for something that is not available: the user's model (sampling), the user's
     folders (roots), a form that nobody can fill in, or answers to more rounds of questions than are
     allowed.
     """

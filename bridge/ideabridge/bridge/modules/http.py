@@ -1,6 +1,6 @@
-"""HTTP: sends requests to a module at an address, and explains their failures.
+"""HTTP: sends requests to a server at an address, and explains their failures.
 
-A `ModuleHTTPClient` sends the requests to one module, follows redirects within the origin of its
+A `ModuleHTTPClient` sends the requests to one server, follows redirects within the origin of its
 address, and raises an `UnansweredError` for everything that is not an answer: an error status with
 its reason, an unreachable host, a redirect to another origin, a missing sign-in. The transports
 turn this into the error of the call, whose `data` is a `Mark`.
@@ -33,7 +33,7 @@ from ideabridge.bridge.modules.messages import MessageReader
 
 
 class Mark(Enum):
-    """The `data` of an error that a transport created. A module cannot forge a `Mark`, because a
+    """The `data` of an error that a transport created. A server cannot forge a `Mark`, because a
     `Mark` is not JSON.
 
     Attributes:
@@ -140,7 +140,7 @@ class OlderServerError(UnansweredError):
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the certificates that connections to modules trust. These are the certificates of the
+    """Return the certificates that connections to servers trust. These are the certificates of the
     system, which are read once, at the first connection.
 
     Reading the certificates separately for each client would block the event loop for at least 25
@@ -150,7 +150,7 @@ def certificates() -> ssl.SSLContext:
 
 
 class ModuleHTTPClient:
-    """Sends the requests to one module. All requests go to the origin of the module's address.
+    """Sends the requests to one server. All requests go to the origin of the server's address.
 
     Args:
         url: the configured address.

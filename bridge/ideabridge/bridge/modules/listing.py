@@ -1,4 +1,4 @@
-"""Listing: converts a module's `tools/list` into `Tool`s, within limits, with a note for each
+"""Listing: converts a server's `tools/list` into `Tool`s, within limits, with a note for each
 omitted tool.
 """
 
@@ -56,14 +56,14 @@ _MADE: Final = re.compile(r"[a-z_]\w*Output|_WrappedResult")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of one module, in the module's order.
+    """The tools of one server, in the server's order.
 
     Attributes:
         tools: the allowed and usable tools, by name.
         notes: human-readable notes about the tools.
         left_out: why a listed tool is not in `tools`, keyed by the tool's name.
-        denied: the names of tools that the module lists, but that the configuration does not allow.
-        unfinished: True if a page failed or did not arrive, so that the module might have more
+        denied: the names of tools that the server lists, but that the configuration does not allow.
+        unfinished: True if a page failed or did not arrive, so that the server might have more
             tools.
     """
 
@@ -240,7 +240,7 @@ def _make_tool(
 def _parameters(
     sent: JSON, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject, dict[str, str], SentSchema | None]:
-    """Return the schema of the parameters, the module's names for renamed parameters, and the
+    """Return the schema of the parameters, the server's names for renamed parameters, and the
     schema that was sent, or None if it is used unchanged.
     """
     usable = usable_schema(

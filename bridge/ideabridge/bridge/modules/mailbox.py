@@ -1,4 +1,4 @@
-"""Mailbox: passes all messages from a module over HTTP to the session, whichever stream they arrive
+"""Mailbox: passes all messages from a server over HTTP to the session, whichever stream they arrive
 on.
 
 Answers are matched with calls only by id, because some servers write the answer to one call on the

@@ -1,4 +1,4 @@
-"""Members: compares the messages of a module with the SDK's models, and repairs them one member at
+"""Members: compares the messages of a server with the SDK's models, and repairs them one member at
 a time.
 
 The SDK refuses a whole result, notification or request if one member violates the protocol.
@@ -107,7 +107,7 @@ class MessageRepair:
             model's name.
         names_items: True if notes refer to list items by name. Names in definitions are not secret,
             but names in a result can be a user's data.
-        notes: a note for each member that was repaired, with what the module wrote.
+        notes: a note for each member that was repaired, with what the server wrote.
         left: the number of further values that can be checked.
         ends: the thread's processor time, in seconds, at which the repair stops.
     """
@@ -126,7 +126,7 @@ class MessageRepair:
         return self.left > 0 and time.thread_time() < self.ends
 
     def note(self, place: str, what: str, value: object = None) -> None:
-        """Record a deviation from the protocol and its repair. `value` is what the module wrote."""
+        """Record a deviation from the protocol and its repair. `value` is what the server wrote."""
         if len(self.notes) >= MAX_NOTES:
             return
 
@@ -201,7 +201,7 @@ class MessageRepair:
                 continue
 
             if name in QUESTIONS and name in before:
-                # Leave nothing out here, because a module that asks questions must get back all the
+                # Leave nothing out here, because a server that asks questions must get back all the
                 # answers and its own state.
                 return Unusable(f"{name}: {reason}")
 

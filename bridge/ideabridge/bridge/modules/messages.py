@@ -1,4 +1,4 @@
-"""Messages: reads the bytes that a module sends as JSON-RPC messages.
+"""Messages: reads the bytes that a server sends as JSON-RPC messages.
 
 Every transport passes the lines, bodies or events that it receives to a `MessageReader`, one at a
 time. A well-formed message is parsed in one pass. Only input that the parser rejects is read again,
@@ -42,7 +42,7 @@ from ideabridge.tools.encoding import kind_of, nests_deeper
 
 
 class Replaced(Enum):
-    """The `data` of an error that replaces an answer. A module cannot forge a `Replaced`, because a
+    """The `data` of an error that replaces an answer. A server cannot forge a `Replaced`, because a
     `Replaced` is not JSON.
 
     Attributes:
@@ -130,7 +130,7 @@ class OddResultError(JSONRPCError):
     counts as an error.
 
     Attributes:
-        value: what the module sent as the result.
+        value: what the server sent as the result.
     """
 
     value: Any = None

@@ -4,7 +4,7 @@ One task (`run`) enters and leaves every connection; any number of tasks `call`.
 (`ModuleState`) change like this:
 
     idle -> connecting      its first use starts it (`start`)
-    connecting -> up        the module has listed its tools
+    connecting -> up        the server has listed its tools
     connecting -> failed    it could not be reached; the next attempt follows after a pause, which
                             grows
     up -> down              the connection has ended; the next call reconnects. A call in flight is
@@ -12,9 +12,9 @@ One task (`run`) enters and leaves every connection; any number of tasks `call`.
     failed, down -> up      an attempt succeeded
     up -> idle              nobody has used it for `idle` seconds
 
-A module starts out idle if its list of tools is known from an earlier process, unless its entry
-demands a connection at the start. Attempts to connect to a failed module continue until this
-process ends, and an attempt begins immediately if a call needs the module.
+A server starts out idle if its list of tools is known from an earlier process, unless its entry
+demands a connection at the start. Attempts to connect to a failed server continue until this
+process ends, and an attempt begins immediately if a call needs the server.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 if TYPE_CHECKING:
-    # Import this only for type checkers, because it takes time, and modules that are programs do
+    # Import this only for type checkers, because it takes time, and servers that are programs do
     # not need it.
     from ideabridge.bridge.modules.authorization import Authorization
 
@@ -175,10 +175,10 @@ connection. Each pause is twice as long as the pause before it.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleSurroundings:
-    """The settings and callbacks that a module receives from its process.
+    """The settings and callbacks that a server receives from its process.
 
     Attributes:
-        unusable: why the module cannot be used as configured, or None.
+        unusable: why the server cannot be used as configured, or None.
         folder: the absolute folder for relative paths in its entry.
         working_folder: the absolute folder that it starts in if its entry has no `cwd`.
         variables: the variables that its entry is allowed to use, or None for all.
@@ -186,16 +186,16 @@ class ModuleSurroundings:
         secrets: registers every secret value of its entry, and masks it.
         result_bytes: maximum size of one result, in bytes of JSON.
         exposed: True if clients can call its tools directly.
-        quotes: returns whether errors and notes quote what the module wrote; see `Modules.quotes`.
-        log: the log file of the module, or None.
+        quotes: returns whether errors and notes quote what the server wrote; see `Modules.quotes`.
+        log: the log file of the server, or None.
         authorize: returns the object that gets its tokens, or None if it needs no tokens.
         on_change: called with its name when its state or its tools have changed.
         on_event: called with its name when its resources or prompts, or a watched resource, have
             changed.
-        is_needed: returns whether a run needs the module with this name even though no call is
+        is_needed: returns whether a run needs the server with this name even though no call is
             running.
-        apart_file: the file whose existence means that each session needs its own module, or None
-            if nothing is stored. The file contains the digest of the module's entry.
+        apart_file: the file whose existence means that each session needs its own server, or None
+            if nothing is stored. The file contains the digest of the server's entry.
     """
 
     unusable: str | None
@@ -219,7 +219,7 @@ class Module:
     """One configured server. One task calls `run`; any task can call the other methods.
 
     Attributes:
-        reserved: the names of tools that a module with this name had under a different
+        reserved: the names of tools that a server with this name had under a different
             configuration. They stay reserved until `known_tools` contains a tool.
         authorization: gets tokens. None for a program, or if a header contains the token.
         place: returns the async context manager that reserves a place for a call, after waiting for
@@ -251,7 +251,7 @@ class Module:
         self._listed = False
         self._recalled: Recollection | None = None
         self._changes: tuple[object, object, ToolChanges] | None = None
-        # The lists of resources, templates and prompts that were last read from the module; see
+        # The lists of resources, templates and prompts that were last read from the server; see
         # `Recollection`.
         self._offered: dict[Kind, list[JSONObject] | None] = {}
         self._call_seconds: deque[float] = deque(maxlen=_LATENCIES)
@@ -261,7 +261,7 @@ class Module:
         # The number of attempts to connect, successful or not, since the last answer to a call.
         self._fruitless_connects = 0
         self._failed_connects = 0
-        # The time at which the module stopped being up or, before that, at which the first attempt
+        # The time at which the server stopped being up or, before that, at which the first attempt
         # began. None before the first attempt.
         self._out_since: float | None = None
         self._next: float | None = None
@@ -270,12 +270,12 @@ class Module:
         self._reconnect_pause: anyio.CancelScope | None = None
         # Whether the next attempt to connect begins with `initialize`.
         self._legacy = False
-        # The kind of connection that last reached the module.
+        # The kind of connection that last reached the server.
         self._kind: ModuleKind = configuration.kind
-        # True if both eras have been tried without success since the module was last up.
+        # True if both eras have been tried without success since the server was last up.
         self._tried_both = False
         self._way_before: Way | None = None
-        # True once a tool has asked a question as in the handshake era. As soon as the module is
+        # True once a tool has asked a question as in the handshake era. As soon as the server is
         # idle, it is then connected in that era.
         self._asks_legacy = False
         self._closed = False
@@ -283,18 +283,18 @@ class Module:
         # Set by a call that waits for a connection, in order to start an attempt.
         self._needed = anyio.Event()
         self._settled = anyio.Event()
-        # Set whenever an attempt ends or the module comes up.
+        # Set whenever an attempt ends or the server comes up.
         self._moved = anyio.Event()
-        # The number of requests that are using the module.
+        # The number of requests that are using the server.
         self._uses = 0
         # Set whenever a request begins or ends, or the state changes.
         self._activity = anyio.Event()
         # The time, by the event loop's clock, until which a question that took the place of a
         # result can be answered.
         self._asked_until = -math.inf
-        # True while the connection is being closed because nobody is using the module.
+        # True while the connection is being closed because nobody is using the server.
         self._is_resting = False
-        # True if the module has asked, in this process or an earlier one, a question that could not
+        # True if the server has asked, in this process or an earlier one, a question that could not
         # be assigned to a session.
         self._mixes_sessions = self._has_mixed_before()
         if configuration.disabled:
@@ -336,10 +336,10 @@ class Module:
 
     @property
     def sharing(self) -> Sharing:
-        """The clients that share one process of the module, or one connection to it.
+        """The clients that share one process of the server, or one connection to it.
 
         Each session has its own process or connection if the configuration says so, or if the
-        module has asked a question that could not be assigned to one of several sessions.
+        server has asked a question that could not be assigned to one of several sessions.
         """
         return "session" if self._mixes_sessions else self.configuration.sharing
 
@@ -351,7 +351,7 @@ class Module:
             return False
 
     def _mixed(self, sessions: int) -> None:
-        """Record that the module has asked a question while calls from several sessions were
+        """Record that the server has asked a question while calls from several sessions were
         running.
         """
         logger.warning(
@@ -378,24 +378,24 @@ class Module:
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools, in the module's order. While the module is down, these are the last known
+        """The tools, in the server's order. While the server is down, these are the last known
         tools.
         """
         return list(self._tools.values())
 
     @property
     def era(self) -> Era | None:
-        """The era of the protocol that the module uses, or None if it has never been up."""
+        """The era of the protocol that the server uses, or None if it has never been up."""
         return None if self._peer is None else self._peer.era
 
     @property
     def listed(self) -> bool:
-        """True if the module has listed its tools in this process."""
+        """True if the server has listed its tools in this process."""
         return self._listed
 
     @property
     def instructions(self) -> str:
-        """The module's instructions for its use, or "" if it sends no instructions. They can
+        """The server's instructions for its use, or "" if it sends no instructions. They can
         come from an earlier process.
         """
         if self._peer is None:
@@ -403,10 +403,10 @@ class Module:
         return self._peer.instructions or ""
 
     def recall(self, recollection: Recollection) -> None:
-        """Use what an earlier process has stored about the module.
+        """Use what an earlier process has stored about the server.
 
-        The tools and instructions are valid until the module lists its tools again. Because the
-        tools are known, the module starts only when it is first used, unless its entry says
+        The tools and instructions are valid until the server lists its tools again. Because the
+        tools are known, the server starts only when it is first used, unless its entry says
         otherwise.
         """
         self._recalled = recollection
@@ -420,7 +420,7 @@ class Module:
         return self._offered
 
     def recall_way(self, way: Way) -> None:
-        """Set the way that an earlier process reached the module. It is tried first."""
+        """Set the way that an earlier process reached the server. It is tried first."""
         self._way_before = way
         self._legacy = way.era == "legacy"
         if way.kind == "sse" and self.configuration.type is None and self._kind == "http":
@@ -428,7 +428,7 @@ class Module:
 
     @property
     def way(self) -> Way | None:
-        """The way in which the next process should first try to reach the module, or None if no way
+        """The way in which the next process should first try to reach the server, or None if no way
         is preferred.
         """
         return self._way_before
@@ -439,7 +439,7 @@ class Module:
 
     @property
     def known_tools(self) -> list[Tool]:
-        """The tools that the module has listed in this process or, if it has not listed any, in an
+        """The tools that the server has listed in this process or, if it has not listed any, in an
         earlier process.
         """
         if self._listed:
@@ -448,7 +448,7 @@ class Module:
 
     @property
     def is_callable(self) -> bool:
-        """True if runs can call the known tools, because the module has listed them in this
+        """True if runs can call the known tools, because the server has listed them in this
         process, or starts when one of them is called.
         """
         starts_when_called = self._recalled is not None and self._starts_lazily
@@ -480,11 +480,11 @@ class Module:
 
     @property
     def is_known(self) -> bool:
-        """True if the module's tools are known, from this process or an earlier one."""
+        """True if the server's tools are known, from this process or an earlier one."""
         return self._listed or self._recalled is not None
 
     async def know(self) -> None:
-        """Wait until the module's tools are known (`known_tools`) or the module has failed. If it
+        """Wait until the server's tools are known (`known_tools`) or the server has failed. If it
         is idle and its tools are unknown, start it.
         """
         if not self.is_known:
@@ -492,16 +492,16 @@ class Module:
             await self.settle()
 
     async def current(self, name: str, progress: OnProgress | None = None) -> Tool:
-        """Return the current definition of a tool. Connect first if the module has not listed its
+        """Return the current definition of a tool. Connect first if the server has not listed its
         tools in this process.
 
         Args:
             name: the name in `Module.tools`.
-            progress: called from time to time while the module starts.
+            progress: called from time to time while the server starts.
 
         Raises:
             UnknownModuleToolError: as for `tool`.
-            ModuleError: the module cannot be reached.
+            ModuleError: the server cannot be reached.
         """
         if not self._listed:
             await reporting_starts(self.reach, progress, self._starting)
@@ -513,8 +513,8 @@ class Module:
         Raises:
             ToolNotAllowedError: the configuration does not allow the tool.
             ToolLeftOutError: the tool's definition cannot be used.
-            ModuleListError: the module is up but has not listed its tools.
-            UnknownModuleToolError: the module has no such tool.
+            ModuleListError: the server is up but has not listed its tools.
+            UnknownModuleToolError: the server has no such tool.
         """
         tool = self._tools.get(name)
         if tool is not None:
@@ -531,8 +531,8 @@ class Module:
         )
 
     def why_without(self, name: str) -> ModuleError | None:
-        """Return why a tool that the module might have is not available: it is not allowed, its
-        definition cannot be used, or the module has not listed its tools. Return None if none of
+        """Return why a tool that the server might have is not available: it is not allowed, its
+        definition cannot be used, or the server has not listed its tools. Return None if none of
         these applies.
         """
         label = f"tool {name[:100]!r}"
@@ -556,7 +556,7 @@ class Module:
 
     @property
     def refused(self) -> list[str]:
-        """The names of tools that the module lists but that cannot be called. `why_without` says
+        """The names of tools that the server lists but that cannot be called. `why_without` says
         why.
         """
         listing = None if self._connection is None else self._connection.listing
@@ -564,13 +564,13 @@ class Module:
 
     @property
     def is_unfinished(self) -> bool:
-        """True if some pages of the module's list of tools have not arrived."""
+        """True if some pages of the server's list of tools have not arrived."""
         listing = None if self._connection is None else self._connection.listing
         return listing is not None and listing.unfinished
 
     @property
     def list_fault(self) -> str | None:
-        """Why the tools could not be listed even though the module is up, or None."""
+        """Why the tools could not be listed even though the server is up, or None."""
         return None if self._connection is None else self._connection.list_fault
 
     @property
@@ -584,8 +584,8 @@ class Module:
         return [] if self._connection is None else self._connection.last_words
 
     def memory(self) -> int | None:
-        """Return the memory used by the module's program and its child processes, in bytes; see
-        `memory_of_sessions`. Return None if the module has no processes on this machine. Blocks for
+        """Return the memory used by the server's program and its child processes, in bytes; see
+        `memory_of_sessions`. Return None if the server has no processes on this machine. Blocks for
         a few milliseconds.
         """
         connection = self._connection
@@ -593,7 +593,7 @@ class Module:
         return None if session is None else memory_of_sessions({session}).get(session)
 
     def status(self) -> ModuleStatus:
-        """The status of the module as people see it."""
+        """The status of the server as people see it."""
         connection = self._connection
         peer = self._peer
         error = self._error
@@ -638,7 +638,7 @@ class Module:
         return self._recalled.listed_at
 
     def _error_text(self) -> str | None:
-        """Why the module is not up, or has not listed its tools."""
+        """Why the server is not up, or has not listed its tools."""
         error = self._error
         if error is not None:
             is_logged = self._surroundings.log is not None and self._kind == "stdio"
@@ -680,7 +680,7 @@ class Module:
             self._wake()
 
     async def _keep_connected(self, launch: Launch) -> None:
-        """Connect and reconnect until `stop` is called. While the module is idle, wait for its next
+        """Connect and reconnect until `stop` is called. While the server is idle, wait for its next
         use.
         """
         if self._starts_lazily and not await self._needs_person():
@@ -699,8 +699,8 @@ class Module:
                 await self._pause_before_reconnecting()
 
     async def _needs_person(self) -> bool:
-        """Return whether a person has to sign in again. If so, the module is connected immediately,
-        so that its status says so before somebody needs the module.
+        """Return whether a person has to sign in again. If so, the server is connected immediately,
+        so that its status says so before somebody needs the server.
         """
         had_token = self._recalled is not None and self._recalled.had_token
         if not had_token or self.authorization is None:
@@ -721,7 +721,7 @@ class Module:
             self.begin()
 
     def begin(self) -> None:
-        """Start the module now if it is idle, or as soon as it becomes idle. This method does not
+        """Start the server now if it is idle, or as soon as it becomes idle. This method does not
         wait.
         """
         if self._state == "idle":
@@ -749,7 +749,7 @@ class Module:
         self._out_since = anyio.current_time()
 
     async def _rest(self) -> None:
-        """Wait without a connection until the module is used."""
+        """Wait without a connection until the server is used."""
         self._fruitless_connects = 0
         if not self._needed.is_set():
             self._set("idle", None)
@@ -760,7 +760,7 @@ class Module:
             self._leave_idle()
 
     async def _stop_when_idle(self) -> None:
-        """Stop the module whenever nobody has used it for `idle` seconds."""
+        """Stop the server whenever nobody has used it for `idle` seconds."""
         while True:
             activity = self._activity
             seconds = self.configuration.idle
@@ -782,7 +782,7 @@ class Module:
 
     @contextmanager
     def _in_use(self) -> Generator[None]:
-        """Keep the module from becoming idle inside this context."""
+        """Keep the server from becoming idle inside this context."""
         self._uses += 1
         self._note_activity()
         try:
@@ -801,10 +801,10 @@ class Module:
         return [] if connection is not None and connection.usable else [self.name]
 
     async def launch(self) -> Launch:
-        """Return how the module is started or reached, with the values of variables and secrets.
+        """Return how the server is started or reached, with the values of variables and secrets.
 
         Raises:
-            ModuleConfigurationError: the module's entry is not understood, a variable is not set, a
+            ModuleConfigurationError: the server's entry is not understood, a variable is not set, a
                 secret cannot be used, or an address is malformed.
         """
         if self._launch is None:
@@ -832,7 +832,7 @@ class Module:
 
     @property
     def has_token(self) -> bool:
-        """True if the module's requests carry a token from a person's sign-in or from client
+        """True if the server's requests carry a token from a person's sign-in or from client
         credentials.
         """
         return self.authorization is not None and self.authorization.has_token
@@ -855,7 +855,7 @@ class Module:
         moved.set()
 
     async def _pause_before_reconnecting(self) -> None:
-        """Wait until a call needs the module or, after a failure, until a pause is over. The pause
+        """Wait until a call needs the server or, after a failure, until a pause is over. The pause
         grows with each failure.
         """
         now = anyio.current_time()
@@ -866,11 +866,11 @@ class Module:
             if not refuses:
                 doublings = min(self._fruitless_connects - 1, 20)
                 seconds = min(seconds, _FIRST_RECONNECT_PAUSE * 2.0**doublings)
-            # Vary the pause, so that many processes that lost the same module do not all reconnect
+            # Vary the pause, so that many processes that lost the same server do not all reconnect
             # at the same moment.
             seconds *= random.uniform(0.75, 1.25)  # noqa: S311 - no secret
 
-        # After the first failure, do not make a call that needs the module wait.
+        # After the first failure, do not make a call that needs the server wait.
         needed = now
         if self._fruitless_connects > 1:
             longest = _REFUSED_RECONNECT_PAUSE if refuses else _NEEDED_RECONNECT_PAUSE
@@ -902,7 +902,7 @@ class Module:
             self._legacy = not first.legacy
             second = self._new_connection(launch)
             later_error = await self._hold(second, is_second=True)
-            # If the program ended, the second error is more informative. If the module answered,
+            # If the program ended, the second error is more informative. If the server answered,
             # the first one is.
             if later_error is None:
                 error = None
@@ -956,7 +956,7 @@ class Module:
         return -math.inf if self.authorization is None else self.authorization.waited_until
 
     async def _hold(self, connection: Connection, *, is_second: bool = False) -> ModuleError | None:
-        """Hold a connection until it ends. Return None if the module was up, or the reason why it
+        """Hold a connection until it ends. Return None if the server was up, or the reason why it
         was not.
 
         Args:
@@ -1033,7 +1033,7 @@ class Module:
         return None
 
     def _note_offered_kinds(self, connection: Connection) -> None:
-        """Record the kinds of entries that a connected module declares."""
+        """Record the kinds of entries that a connected server declares."""
         for kind in OFFERED_KINDS:
             if not connection.offering.has(kind):
                 self._offered[kind] = None
@@ -1041,7 +1041,7 @@ class Module:
                 del self._offered[kind]
 
     def _take_event(self, event: ServerEvent) -> None:
-        """Forget lists that the module has changed, and pass the event on."""
+        """Forget lists that the server has changed, and pass the event on."""
         is_stale = False
         for kind in kinds_changed_by(event):
             if self._offered.get(kind) is not None:
@@ -1069,7 +1069,7 @@ class Module:
             self._surroundings.on_change(self.name)
 
     def _log_state(self) -> None:
-        """Record in the log that the module is up, or why it is not."""
+        """Record in the log that the server is up, or why it is not."""
         log = self._surroundings.log
         if log is None or (self._closed and self._state == "down"):
             return
@@ -1079,12 +1079,12 @@ class Module:
             log.add("ideabridge", [f"{self.name} is up"], level="info")
 
     async def settle(self) -> None:
-        """Wait until the module is no longer connecting."""
+        """Wait until the server is no longer connecting."""
         while self._state == "connecting" and not self._closed:
             await self._settled.wait()
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
-        """Report when the module is first up or failed, and whenever it changes between these two
+        """Report when the server is first up or failed, and whenever it changes between these two
         states.
         """
         last: ModuleState | None = None
@@ -1098,11 +1098,11 @@ class Module:
             await self._moved.wait()
 
     async def ready(self, timeout: float | None = None) -> None:
-        """Wait until the module is up. Start it if it is idle.
+        """Wait until the server is up. Start it if it is idle.
 
         Raises:
             ModuleTimeoutError: it is still connecting after `timeout` seconds.
-            ModuleError: the module failed, or is down or disabled; the message says why.
+            ModuleError: the server failed, or is down or disabled; the message says why.
         """
         with anyio.move_on_after(timeout) as scope:
             await self.settle()
@@ -1122,7 +1122,7 @@ class Module:
             raise self._again()
 
     def _again(self, *, tried: bool = False) -> ModuleError:
-        """Return a copy of the module's error. If `tried` is set, the copy contains the time of the
+        """Return a copy of the server's error. If `tried` is set, the copy contains the time of the
         next attempt.
         """
         error = self._error
@@ -1138,7 +1138,7 @@ class Module:
 
     @property
     def _passes(self) -> bool:
-        """True if the module might come up soon without help from the user, for example because it
+        """True if the server might come up soon without help from the user, for example because it
         is starting.
         """
         error = self._error
@@ -1148,14 +1148,14 @@ class Module:
 
     @property
     def _is_unreachable(self) -> bool:
-        """True if nothing answered at the module's address."""
+        """True if nothing answered at the server's address."""
         return isinstance(self._error, ModuleConnectError) and self._error.unreachable
 
     def _is_worth_waiting(self, patience: float | None = None) -> bool:
         """True if a call should wait for another attempt to connect. `patience` is the argument of
         `reach`.
         """
-        # A module that has never been up is probably misconfigured, but it might also still be
+        # A server that has never been up is probably misconfigured, but it might also still be
         # starting.
         if patience is None:
             patience = _PATIENCE if self._listed else 0.0
@@ -1169,9 +1169,9 @@ class Module:
         begins immediately or soon.
 
         Args:
-            patience: wait for further attempts until the module has been down for this many
-                seconds. None means 30 s for a module that was up before, and 0 for any other
-                module.
+            patience: wait for further attempts until the server has been down for this many
+                seconds. None means 30 s for a server that was up before, and 0 for any other
+                server.
 
         Raises:
             ModuleError: an attempt has failed since this wait began, and it is not worth waiting
@@ -1217,7 +1217,7 @@ class Module:
             ModuleError: the call failed. There is a subclass for each cause, and `outcome` says
                 whether the call might have taken effect. A `ModuleToolError` of a direct call
                 contains the whole result.
-            ModuleAsks: the module asks questions first, and the client of a direct call accepts
+            ModuleAsks: the server asks questions first, and the client of a direct call accepts
                 questions in place of a result.
             ToolChangedError: the current definition differs from `meant`; nothing was sent.
             ResultLimitError: the result exceeds `limits.result_bytes`.
@@ -1289,11 +1289,11 @@ class Module:
     async def offered(self, kind: Kind) -> list[JSONObject]:
         """Return the resources, templates or prompts, as protocol JSON.
 
-        If the module is idle, return the entries that were read last. Otherwise, connect if the
-        module is not up.
+        If the server is idle, return the entries that were read last. Otherwise, connect if the
+        server is not up.
 
         Raises:
-            ModuleError: the module cannot be reached, or its list cannot be read.
+            ModuleError: the server cannot be reached, or its list cannot be read.
         """
         if self._state == "idle" and kind in self._offered:
             return self._offered[kind] or []
@@ -1313,7 +1313,7 @@ class Module:
 
     @property
     def has_resources(self) -> bool:
-        """True if the module declares that it has resources, and is up or idle."""
+        """True if the server declares that it has resources, and is up or idle."""
         if self._state == "idle":
             return self._offered.get("resources") is not None
         connection = self._connection
@@ -1327,15 +1327,15 @@ class Module:
 
         Args:
             request: the request.
-            client: answers the module's questions.
-            progress: called with the module's progress notifications.
+            client: answers the server's questions.
+            progress: called with the server's progress notifications.
 
         Raises:
-            MCPError: the module answered with this error.
-            ModuleError: the module cannot be reached or does not answer, or the result violates the
+            MCPError: the server answered with this error.
+            ModuleError: the server cannot be reached or does not answer, or the result violates the
                 protocol.
             ResultLimitError: the result exceeds `limits.result_bytes`.
-            ModuleAsks: the module asks questions first, and the client accepts questions in place
+            ModuleAsks: the server asks questions first, and the client accepts questions in place
                 of a result.
         """
         seconds = self.configuration.timeout
@@ -1370,7 +1370,7 @@ class Module:
     def _unreached(self, error: MCPError) -> MCPError | ModuleError:
         """Return the error for a request.
 
-        If the module sent the error, return it unchanged. If the transport created the error,
+        If the server sent the error, return it unchanged. If the transport created the error,
         return it as a `ModuleError`.
         """
         text = f"server {self.name!r} {shown(error.message, self._secrets)}"
@@ -1383,13 +1383,13 @@ class Module:
         return error
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Set the level of the log messages that the module sends, for this connection and later
+        """Set the level of the log messages that the server sends, for this connection and later
         ones. Since 2026-07-28, each call carries the level itself.
         """
         self._log_level = level
         connection = self._connection
         if connection is not None and connection.usable:
-            # A module that refuses this keeps sending log messages as before.
+            # A server that refuses this keeps sending log messages as before.
             with suppress(MCPError):
                 await connection.set_log_level(level)
 
@@ -1402,8 +1402,8 @@ class Module:
             watcher: who watches it.
 
         Raises:
-            MCPError: the module refuses.
-            ModuleError: the module cannot be reached.
+            MCPError: the server refuses.
+            ModuleError: the server cannot be reached.
         """
         if uri not in self._watched:
             await self.reach()
@@ -1428,13 +1428,13 @@ class Module:
         self._note_activity()
         connection = self._connection
         if connection is not None and connection.usable:
-            # A module that refuses this keeps sending notifications, but they no longer reach
+            # A server that refuses this keeps sending notifications, but they no longer reach
             # `on_event`.
             with suppress(MCPError):
                 await connection.unwatch(uri)
 
     async def _try(self, tool: Tool, call: ModuleCall) -> Answer:
-        """Send a call. As long as there is time, send it again if it did not reach the module. If
+        """Send a call. As long as there is time, send it again if it did not reach the server. If
         no answer arrived, send it again only if running it twice is harmless.
         """
         seconds = self.configuration.timeout if call.timeout is None else call.timeout
@@ -1581,7 +1581,7 @@ class Module:
     async def era_of_calls(self) -> Era | None:
         """Return the era for the next call.
 
-        If a tool of the module has asked a question as in the handshake era, connect in the
+        If a tool of the server has asked a question as in the handshake era, connect in the
         handshake era first, provided that no call is running.
         """
         connection = self._connection
@@ -1591,7 +1591,7 @@ class Module:
             and connection is not None
             and connection.backchannel.is_idle
         ):
-            # Do this only once, because the modern era is tried again if the module cannot be
+            # Do this only once, because the modern era is tried again if the server cannot be
             # reached in the legacy era.
             self._asks_legacy = False
             self._legacy = True
@@ -1623,7 +1623,7 @@ class Module:
 class _Attempts:
     """The attempts to send one call.
 
-    An attempt begins when the call is about to be sent, even if the module turns out to be
+    An attempt begins when the call is about to be sent, even if the server turns out to be
     unreachable. An attempt is a *send* if no answer arrived and the call might have taken effect.
     The setting `retry` limits the sends. The number of attempts is limited only by the time allowed
     for the call. The pause before the next attempt doubles each time.
@@ -1662,7 +1662,7 @@ class _Attempts:
 
 
 def _report_to_nobody(*_report: object) -> None:
-    """Ignore a report from a module."""
+    """Ignore a report from a server."""
 
 
 def _has_view(tool: Tool) -> bool:

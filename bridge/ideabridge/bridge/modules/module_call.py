@@ -1,4 +1,4 @@
-"""Module call: the parameters of a call to a module's tool, and the answer to the call."""
+"""Module call: the parameters of a call to a server's tool, and the answer to the call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OnProgress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[No
 
 @dataclass(frozen=True, slots=True)
 class ModuleCall:
-    """A call to a module's tool, with its timeout and the parties that take part in it.
+    """A call to a server's tool, with its timeout and the parties that take part in it.
 
     Attributes:
         tool_name: the name of the tool in `Module.tools`.
@@ -27,12 +27,12 @@ class ModuleCall:
         timeout: the timeout, in seconds, for all attempts of the remote call together, or None for
             the configured `timeout`. The time spent connecting before the first attempt and waiting
             for other calls (`parallel`) does not count.
-        progress: called with the module's progress notifications.
+        progress: called with the server's progress notifications.
         queue_key: a value that is the same for all calls in one queue, such as the id of their run;
             see `FairLimiter`.
-        asker: answers the module's questions during the call, or None if nobody can answer. The
+        asker: answers the server's questions during the call, or None if nobody can answer. The
             time spent waiting for answers does not count.
-        client: the client of a direct call, which answers the module's questions. The answer to a
+        client: the client of a direct call, which answers the server's questions. The answer to a
             direct call contains the whole result.
         meant: the definition that was seen and approved, or None for the current definition.
         patience: see `Module.reach`.

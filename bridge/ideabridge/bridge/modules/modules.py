@@ -1,10 +1,10 @@
 """Modules: all configured MCP servers, connected concurrently.
 
-If each person signs in to a module separately, calls by a named user never use the connection of
+If each person signs in to a server separately, calls by a named user never use the connection of
 the person who started this process: see `UserModules`.
 
-A caller waits for a module in one of these ways (methods of `Module`; `Modules` has the same for
-several modules):
+A caller waits for a server in one of these ways (methods of `Module`; `Modules` has the same for
+several servers):
 
     know    its tools are known, from this process or an earlier one, or it has failed
     settle  it is up, idle, failed or disabled: the current attempt to connect has ended
@@ -13,11 +13,11 @@ several modules):
     current one tool's current definition; connects like `reach` if the tools are not listed yet
     follow  every change of its state
 
-The configuration can change while modules are in use (`change`): a module whose entry changes is
-replaced by a new module, and ends as soon as the calls that still use it have ended.
+The configuration can change while servers are in use (`change`): a server whose entry changes is
+replaced by a new server, and ends as soon as the calls that still use it have ended.
 
-Several `Modules` objects in one process can share modules, so that each module starts only once:
-one object lends modules to the others, by name (`lend`). The lender owns these modules: it starts,
+Several `Modules` objects in one process can share servers, so that each server starts only once:
+one object lends servers to the others, by name (`lend`). The lender owns these servers: it starts,
 replaces and ends them, and tells the borrowers what happens to them.
 """
 
@@ -90,7 +90,7 @@ class ModuleSource(Protocol):
 
     @property
     def modules(self) -> Mapping[str, ModuleConfiguration]:
-        """The entries of the modules, by name."""
+        """The entries of the servers, by name."""
         ...
 
     @property
@@ -100,13 +100,13 @@ class ModuleSource(Protocol):
 
     @property
     def unusable(self) -> Mapping[str, tuple[str, ...]]:
-        """Maps the name of each module that cannot be used as configured to the reasons, one per
+        """Maps the name of each server that cannot be used as configured to the reasons, one per
         line.
         """
         ...
 
     def folder_of(self, module: str) -> Path:
-        """Return the absolute folder for relative paths in a module's entry."""
+        """Return the absolute folder for relative paths in a server's entry."""
         ...
 
     def working_folder_of(self, module: str) -> Path:
@@ -114,28 +114,28 @@ class ModuleSource(Protocol):
         ...
 
     def log_file_of(self, module: str) -> Path | None:
-        """Return the file for the log of a module, or None if no log is written."""
+        """Return the file for the log of a server, or None if no log is written."""
         ...
 
     def apart_file_of(self, module: str) -> Path | None:
-        """Return the file whose existence means that each session needs its own module, or None."""
+        """Return the file whose existence means that each session needs its own server, or None."""
         ...
 
     def exposes(self, module: str) -> bool:
-        """Return whether clients can call a module's tools directly."""
+        """Return whether clients can call a server's tools directly."""
         ...
 
     def variables_of(self, module: str) -> Variables | None:
-        """Return the variables that a module's entry is allowed to use, or None for all."""
+        """Return the variables that a server's entry is allowed to use, or None for all."""
         ...
 
     def secret_owner_of(self, module: str) -> SecretOwner:
-        """Return the owner of the secrets that a module's entry is allowed to read."""
+        """Return the owner of the secrets that a server's entry is allowed to read."""
         ...
 
 
 def _own_session(module: Module) -> str | None:
-    """Return the id of the current session if it does not share a module with other sessions.
+    """Return the id of the current session if it does not share a server with other sessions.
 
     Raises:
         ClientWithoutSessionsError: see `Modules.using`.
@@ -145,8 +145,8 @@ def _own_session(module: Module) -> str | None:
         return None
     if session.id is None and module.configuration.sharing == "session":
         raise _no_session(module.name)
-    # The id is None for a call without a session, which then uses the shared module. This is
-    # allowed if sessions are kept apart only because of the module's questions. Once the module has
+    # The id is None for a call without a session, which then uses the shared server. This is
+    # allowed if sessions are kept apart only because of the server's questions. Once the server has
     # asked a question that could belong to several such calls, these calls run one at a time.
     return session.id
 
@@ -166,28 +166,28 @@ class Modules:
     """The configured servers. Entering the context returns immediately, and the servers connect in
     the background.
 
-    Enter and exit the context in the same task; all methods can be used from any task. If a module
+    Enter and exit the context in the same task; all methods can be used from any task. If a server
     fails, hangs or dies, only its own status and calls are affected, and the bridge tries to
     connect to it again.
 
     Args:
-        configuration: contains the entries of the modules.
+        configuration: contains the entries of the servers.
         secrets: registers every secret value of the entries.
-        on_change: called with the name of a module when the module's state or tools have changed.
-        person: signs in to modules that ask for it, or None if nobody can sign in, as in a server.
-        at_once: True if the person signs in before a module asks for it.
+        on_change: called with the name of a server when the server's state or tools have changed.
+        person: signs in to servers that ask for it, or None if nobody can sign in, as in a server.
+        at_once: True if the person signs in before a server asks for it.
         user: the name of the user whose sign-ins are used, or None for the person who started this
             process.
 
     Attributes:
-        on_event: called with the name of a module when the module's resources or prompts, or a
+        on_event: called with the name of a server when the server's resources or prompts, or a
             watched resource, have changed.
-        identify_store: returns a string that identifies the store whose named users use the modules
-            (`ModuleUser.store`), or "" if none of them has ever signed in to a module.
-        quotes: returns whether errors and notes quote what modules wrote to standard error, or in
+        identify_store: returns a string that identifies the store whose named users use the servers
+            (`ModuleUser.store`), or "" if none of them has ever signed in to a server.
+        quotes: returns whether errors and notes quote what servers wrote to standard error, or in
             place of messages.
-        is_needed: returns whether a run needs the module with this name even though no call is
-            running. While a run needs a module, the module is not stopped for being idle.
+        is_needed: returns whether a run needs the server with this name even though no call is
+            running. While a run needs a server, the server is not stopped for being idle.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Modules:
         self._user = user
         self.on_event: Callable[[str, ServerEvent], None] = lambda _module, _event: None
         self.secrets: Final = secrets or Secrets()
-        # The modules that belong to this object.
+        # The servers that belong to this object.
         self._own: dict[str, Module] = {}
         self._names: tuple[str, ...] = tuple(configuration.modules)
         self._lender: Modules | None = None
@@ -225,13 +225,13 @@ class Modules:
         self._store_key = ""
         self._running = 0
         self._one_ended = anyio.Event()
-        # The number of calls that are using each module, and the modules that will be ended after
+        # The number of calls that are using each server, and the servers that will be ended after
         # their last call.
         self._uses: Counter[Module] = Counter()
         self._retired: set[Module] = set()
 
     def _created(self, configuration: ModuleSource, name: str) -> Module:
-        """Return the module with this name, not yet connected."""
+        """Return the server with this name, not yet connected."""
         # Import these only when they are needed, because importing the SDK takes longer than
         # anything else.
         from ideabridge.bridge.modules.module import Module, ModuleSurroundings
@@ -257,10 +257,10 @@ class Modules:
         )
         return Module(name, configuration.modules[name], surroundings)
 
-    # -- modules of several owners -----------------------------------------------------------------
+    # -- servers of several owners -----------------------------------------------------------------
 
     def borrow(self, lender: Modules, names: Collection[str]) -> None:
-        """Use the modules of another object for these names. Call this before entering the context,
+        """Use the servers of another object for these names. Call this before entering the context,
         and exit the context before the lender's.
         """
         self._lender = lender
@@ -282,12 +282,12 @@ class Modules:
 
     @property
     def own_names(self) -> list[str]:
-        """The names of the modules that are not borrowed, in configuration order."""
+        """The names of the servers that are not borrowed, in configuration order."""
         return list(self._own)
 
     @property
     def _modules(self) -> dict[str, Module]:
-        """The current modules, own and borrowed, in configuration order. Modules that the lender no
+        """The current servers, own and borrowed, in configuration order. Servers that the lender no
         longer has are left out.
         """
         if not self._borrowed:
@@ -313,16 +313,16 @@ class Modules:
     ) -> list[Module]:
         """Switch to another configuration.
 
-        Modules that the new configuration no longer has, and modules in `replaced`, accept no new
+        Servers that the new configuration no longer has, and servers in `replaced`, accept no new
         calls. They end when the calls that use them have ended.
 
         Args:
             configuration: the new configuration.
-            replaced: the names of modules of both configurations that need a new connection.
-            borrowed: the names of the modules that are borrowed from the lender from now on.
+            replaced: the names of servers of both configurations that need a new connection.
+            borrowed: the names of the servers that are borrowed from the lender from now on.
 
         Returns:
-            The new modules, which connect when they are passed to `connect`.
+            The new servers, which connect when they are passed to `connect`.
         """
         before = self._own
         self._own = {}
@@ -349,7 +349,7 @@ class Modules:
         return created
 
     def connect(self, modules: Iterable[Module]) -> None:
-        """Let new modules connect in the background."""
+        """Let new servers connect in the background."""
         for module in modules:
             self._start(module.run, module)
 
@@ -364,7 +364,7 @@ class Modules:
 
     @contextmanager
     def _counted(self, module: Module) -> Generator[None]:
-        """Count a call that uses a module. A retired module ends after its last call."""
+        """Count a call that uses a server. A retired server ends after its last call."""
         self._uses[module] += 1
         try:
             yield
@@ -385,8 +385,8 @@ class Modules:
 
         Args:
             place: returns the context manager that holds a call's place. Its arguments are the name
-                and identity of the module, separated by a space, and the limit.
-            identify: returns the identity of a module, which distinguishes it from other modules
+                and identity of the server, separated by a space, and the limit.
+            identify: returns the identity of a server, which distinguishes it from other servers
                 with the same name.
         """
         for name, module in self._own.items():
@@ -403,13 +403,13 @@ class Modules:
             borrower._note_change(name)
 
     def _wake(self) -> None:
-        """Wake the tasks that are waiting for a change of any module."""
+        """Wake the tasks that are waiting for a change of any server."""
         changed = self._changed
         self._changed = anyio.Event()
         changed.set()
 
     def _authorize(self, module: str, launch: Launch) -> Authorization | None:
-        """Return the object that gets tokens for a module. Return None for a program, or if a
+        """Return the object that gets tokens for a server. Return None for a program, or if a
         header contains the token.
         """
         if not launch.url:
@@ -459,26 +459,26 @@ class Modules:
 
     @asynccontextmanager
     async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
-        """Yield the module for calls by one person.
+        """Yield the server for calls by one person.
 
-        If each person signs in separately, this module uses that person's own sign-in and
-        connection. If sessions do not share the module, it is the module of the current session
-        (`client_session`). Otherwise, it is the shared module with this name.
+        If each person signs in separately, the server uses that person's own sign-in and
+        connection. If sessions do not share the server, it is the server of the current session
+        (`client_session`). Otherwise, it is the shared server with this name.
 
         Args:
-            name: the module's name.
+            name: the server's name.
             user: the name of the user, or None for the person who started this process.
 
         Raises:
-            UnknownModuleError: the module is not configured.
+            UnknownModuleError: the server is not configured.
             ModuleSignInError: the user needs to sign in. Also raised if a call within the block
                 turns out to need a sign-in.
-            ModuleDownError: too many users use modules at the same time.
-            ClientWithoutSessionsError: the configuration gives each session its own module, and the
+            ModuleDownError: too many users use servers at the same time.
+            ClientWithoutSessionsError: the configuration gives each session its own server, and the
                 client has no sessions.
         """
         if self._lender is not None and name in self._borrowed:
-            # Tell the lender, because it must know which of its modules are in use.
+            # Tell the lender, because it must know which of its servers are in use.
             async with self._lender.using(name, user) as borrowed:
                 yield borrowed
             return
@@ -543,17 +543,17 @@ class Modules:
 
     @property
     def names(self) -> list[str]:
-        """The names of all configured modules, in configuration order."""
+        """The names of all configured servers, in configuration order."""
         return list(self._modules)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._find(name) is not None
 
     def __getitem__(self, name: str) -> Module:
-        """Return the module with this name.
+        """Return the server with this name.
 
         Raises:
-            UnknownModuleError: the module is not configured; the message suggests similar names.
+            UnknownModuleError: the server is not configured; the message suggests similar names.
         """
         module = self._find(name)
         if module is not None:
@@ -568,13 +568,13 @@ class Modules:
         raise UnknownModuleError(name, f"no server {name[:100]!r} is configured; {hint[:500]}")
 
     def tools(self) -> list[Tool]:
-        """Return the tools of every module that is or was up, keyed by module, in the order of the
+        """Return the tools of every server that is or was up, keyed by server, in the order of the
         configuration.
         """
         return [tool for module in self._modules.values() for tool in module.tools]
 
     def reserved(self) -> dict[str, list[str]]:
-        """Return, for each module, the names of tools that belong to the module although they are
+        """Return, for each server, the names of tools that belong to the server although they are
         not in `known_tools`.
         """
         return {
@@ -583,7 +583,7 @@ class Modules:
         }
 
     def known_tools(self) -> list[Tool]:
-        """Return the tools in every module's latest list, keyed by module, in the order of the
+        """Return the tools in every server's latest list, keyed by server, in the order of the
         configuration.
 
         A list can come from an earlier process, so use `Module.current` before a call.
@@ -591,7 +591,7 @@ class Modules:
         return [tool for module in self._modules.values() for tool in module.known_tools]
 
     async def known(self, timeout: float | None = None, name: str | None = None) -> bool:
-        """Wait until each module (or only the module `name`) has failed, is disabled, or has known
+        """Wait until each server (or only the server `name`) has failed, is disabled, or has known
         tools. Return False after `timeout` seconds.
         """
         modules = list(self._modules.values()) if name is None else [self[name]]
@@ -604,16 +604,16 @@ class Modules:
     async def until(
         self, enough: Callable[[], bool], timeout: float, *, recalled: bool = False
     ) -> None:
-        """Wait until `enough` returns True, no module is connecting, or `timeout` seconds have
+        """Wait until `enough` returns True, no server is connecting, or `timeout` seconds have
         passed.
 
-        A slow module therefore does not delay a caller that needs another module. Idle modules
+        A slow server therefore does not delay a caller that needs another server. Idle servers
         whose tools are not known are started.
 
         Args:
-            enough: called after each change of a module; returns True to stop waiting.
+            enough: called after each change of a server; returns True to stop waiting.
             timeout: the longest wait, in seconds.
-            recalled: True to also stop waiting for a connecting module whose tools are known from
+            recalled: True to also stop waiting for a connecting server whose tools are known from
                 an earlier process.
         """
 
@@ -631,14 +631,14 @@ class Modules:
                 await self._changed.wait()
 
     def statuses(self) -> list[ModuleStatus]:
-        """Return the status of each module, in the order of the configuration."""
+        """Return the status of each server, in the order of the configuration."""
         return [
             replace(module.status(), sessions=self._sessions_of(name))
             for name, module in self._modules.items()
         ]
 
     def _sessions_of(self, name: str) -> int:
-        """Return the number of sessions that have their own process of a module, or their own
+        """Return the number of sessions that have their own process of a server, or their own
         connection to it.
         """
         if self._lender is not None and name in self._borrowed:
@@ -647,13 +647,13 @@ class Modules:
         return of_users + self._of_sessions.count_sessions(name)
 
     def connecting(self) -> list[str]:
-        """Return the names of the modules that are connecting now."""
+        """Return the names of the servers that are connecting now."""
         return [name for name, module in self._modules.items() if module.state == "connecting"]
 
     def away(self) -> list[ModuleStatus]:
-        """Return the status of each module that has failed, is unusable, or cannot be called yet
+        """Return the status of each server that has failed, is unusable, or cannot be called yet
         because it has not listed its tools in this process and a call would not start it. Disabled
-        modules are left out.
+        servers are left out.
         """
         statuses: list[ModuleStatus] = []
         for module in self._modules.values():
@@ -670,16 +670,16 @@ class Modules:
         names: Iterable[str] | None = None,
         report: Callable[[ModuleStatus], None] | None = None,
     ) -> bool:
-        """Wait until modules are up, idle, failed or disabled. Return False after `timeout`
+        """Wait until servers are up, idle, failed or disabled. Return False after `timeout`
         seconds.
 
         Args:
             timeout: the longest wait, in seconds, or None for no limit.
-            names: the modules to wait for, or None for all.
-            report: called with the status of each module as soon as it is in one of these states.
+            names: the servers to wait for, or None for all.
+            report: called with the status of each server as soon as it is in one of these states.
 
         Raises:
-            UnknownModuleError: a module is not configured.
+            UnknownModuleError: a server is not configured.
         """
         if names is None:
             names = self._modules
@@ -693,11 +693,11 @@ class Modules:
         return await _all_within(timeout, settle, waited)
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
-        """Report the status of each module once it is up, failed or disabled, and after each later
+        """Report the status of each server once it is up, failed or disabled, and after each later
         change, until this is cancelled.
 
-        `down` is not reported, because the next call reconnects. Modules of a later configuration
-        are followed, too. The owner of borrowed modules reports their status.
+        `down` is not reported, because the next call reconnects. Servers of a later configuration
+        are followed, too. The owner of borrowed servers reports their status.
         """
         followed: set[Module] = set()
         async with anyio.create_task_group() as group:
@@ -711,11 +711,11 @@ class Modules:
                 await self._changed.wait()
 
     async def reach(self, names: Iterable[str], timeout: float | None = None) -> bool:
-        """Connect the modules that are not up; see `Module.reach`. Return False if a module is
-        still not up, or after `timeout` seconds. The module's status contains the reason.
+        """Connect the servers that are not up; see `Module.reach`. Return False if a server is
+        still not up, or after `timeout` seconds. The server's status contains the reason.
 
         Raises:
-            UnknownModuleError: a module is not configured.
+            UnknownModuleError: a server is not configured.
         """
         wanted = [self[name] for name in names]
         failed: list[ModuleError] = []
@@ -734,7 +734,7 @@ async def _all_within(
     wait: Callable[[Module], Coroutine[object, object, None]],
     modules: Iterable[Module],
 ) -> bool:
-    """Wait for all modules at the same time. Return False after `timeout` seconds."""
+    """Wait for all servers at the same time. Return False after `timeout` seconds."""
     with anyio.move_on_after(timeout):
         async with anyio.create_task_group() as group:
             for module in modules:
@@ -750,9 +750,9 @@ is allowed to use it.
 
 
 def secret_states(configuration: ModuleSource) -> dict[str, frozenset[SecretState]]:
-    """Return the state of the stored secrets that each module gets, keyed by module name.
+    """Return the state of the stored secrets that each server gets, keyed by server name.
 
-    The set for a module changes if the module gets other secrets, or if their values change. The
+    The set for a server changes if the server gets other secrets, or if their values change. The
     values themselves are not read.
 
     Raises:
@@ -775,7 +775,7 @@ def secret_states(configuration: ModuleSource) -> dict[str, frozenset[SecretStat
 
 
 def stored_values(configuration: ModuleSource, module: str) -> StoredValues:
-    """Return the stored secrets that a module's entry names. Blocks."""
+    """Return the stored secrets that a server's entry names. Blocks."""
     entry = configuration.modules[module]
     owner = configuration.secret_owner_of(module)
     values: dict[str, str | StoredSecretError] = {}

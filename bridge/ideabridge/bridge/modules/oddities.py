@@ -1,8 +1,8 @@
-"""Oddities: notes on a module's messages that violate the protocol, and on how they were repaired.
+"""Oddities: notes on a server's messages that violate the protocol, and on how they were repaired.
 
-A slightly non-conforming module still works: the reader of its messages skips or repairs the
-malformed member, and records a note. People see the notes in `ideabridge servers list`, in `doctor`
-and on the page. Models never see them.
+A server that violates the protocol slightly still works: the reader of its messages skips or
+repairs the malformed member, and records a note. People see the notes in `ideabridge servers list`,
+in `doctor` and on the page. Models never see them.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _EXAMPLE_CHARACTERS: Final = 120
 
 @dataclass(slots=True)
 class _Oddity:
-    """A note, the number of times that it was made, and the module's text the first time."""
+    """A note, the number of times that it was made, and the server's text the first time."""
 
     count: int
     example: str
 
 
 class Oddities:
-    """The notes on one module. Equal notes are stored once, with a count.
+    """The notes on one server. Equal notes are stored once, with a count.
 
     Args:
         secrets: the values that are masked in the notes.
-        quotes: whether the notes are allowed to quote what the module wrote; see `Modules.quotes`.
+        quotes: whether the notes are allowed to quote what the server wrote; see `Modules.quotes`.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Oddities:
 
         Args:
             text: the deviation and the repair, such as "tools[2].icons: expected a list; left out".
-            example: what the module wrote. People see it only where they are allowed to see the
-                module's output.
+            example: what the server wrote. People see it only where they are allowed to see the
+                server's output.
         """
         text = text[:_STORED]
         example = example[:_STORED]
@@ -70,7 +70,7 @@ class Oddities:
             self._others += 1
 
     def forget(self, beginning: str) -> None:
-        """Forget the notes that begin with this prefix, because the module will send these messages
+        """Forget the notes that begin with this prefix, because the server will send these messages
         again.
         """
         self._oddities = {

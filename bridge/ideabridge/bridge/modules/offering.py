@@ -1,6 +1,6 @@
-"""Offering: the resources, resource templates and prompts that a module offers besides its tools.
+"""Offering: the resources, resource templates and prompts that a server offers besides its tools.
 
-A list is read when someone asks for it, and stored until the module reports a change. If the module
+A list is read when someone asks for it, and stored until the server reports a change. If the server
 does not report changes, the list is read each time. If a page of a list is late, the list is read
 again in the background (`read_again`).
 """
@@ -50,7 +50,7 @@ EVENTS: Final[Mapping[type[Any], ServerEvent]] = {
 
 
 def event_of(message: object) -> ServerEvent | None:
-    """Return the event that a module's notification reports, or None for any other message."""
+    """Return the event that a server's notification reports, or None for any other message."""
     if isinstance(message, types.ResourceUpdatedNotification):
         return ResourceUpdated(str(message.params.uri))
     return EVENTS.get(type(message))
@@ -89,14 +89,14 @@ class Offering:
         self._changes = 0
 
     def has(self, kind: Kind) -> bool:
-        """Return whether the module declares that it offers this kind of entry."""
+        """Return whether the server declares that it offers this kind of entry."""
         capabilities = self._client.server_capabilities
         capability = capabilities.prompts if kind == "prompts" else capabilities.resources
         return capability is not None
 
     @property
     def events(self) -> list[ServerEvent]:
-        """The events that report changes to each kind of entry that the module offers."""
+        """The events that report changes to each kind of entry that the server offers."""
         events: list[ServerEvent] = []
         if self.has("prompts"):
             events.append(PromptsListChanged())
@@ -128,10 +128,10 @@ class Offering:
         return self._known.get(kind)
 
     async def entries(self, kind: Kind) -> list[JSONObject]:
-        """Return the entries from all pages that arrive, in the module's order.
+        """Return the entries from all pages that arrive, in the server's order.
 
         Raises:
-            MCPError: the module refuses, or does not answer in time.
+            MCPError: the server refuses, or does not answer in time.
             pydantic.ValidationError: the first page violates the protocol.
         """
         if not self.has(kind):

@@ -1,4 +1,4 @@
-"""Pages: reads a module's lists of tools, resources, templates or prompts, page by page.
+"""Pages: reads a server's lists of tools, resources, templates or prompts, page by page.
 
 A list with errors is read as far as possible. If a page fails or hangs, a cursor is repeated, or a
 list is endless, the entries that have arrived are still used, and a note says where the list was
@@ -33,7 +33,7 @@ class ListPage(Generic[EntryT]):
     """One page of a list.
 
     Attributes:
-        entries: the entries on the page, in the module's order.
+        entries: the entries on the page, in the server's order.
         cursor: the cursor for the next page, or None after the last page.
         size: the size of the page, in bytes of JSON.
     """
@@ -48,7 +48,7 @@ class PagedList(Generic[EntryT]):
     """The entries of the pages that arrived.
 
     Attributes:
-        entries: the entries, in the module's order.
+        entries: the entries, in the server's order.
         note: why there might be more entries, or None for a complete list.
         unfinished: True if a page failed or did not arrive in time, so that another read of the
             list might yield more entries.

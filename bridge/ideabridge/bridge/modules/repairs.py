@@ -1,4 +1,4 @@
-"""Repairs: makes a module's messages fit the SDK's models, and records the deviations from the
+"""Repairs: makes a server's messages fit the SDK's models, and records the deviations from the
 protocol.
 
 `Repairs` works between a transport and the SDK. It compares each message with the models of its
@@ -438,7 +438,7 @@ def _resource(repair: MessageRepair, value: Any, shape: Shape, place: str) -> An
 
 
 def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """Return a tool with schemas that the SDK accepts. The schemas as the module sent them are read
+    """Return a tool with schemas that the SDK accepts. The schemas as the server sent them are read
     later.
     """
     members = object_of(value)
@@ -735,7 +735,7 @@ def repair_odd_result(method: str, value: object) -> Object | None:
 def repair_notification(
     method: str, version: str, params: Object | None, oddities: Oddities
 ) -> Object | Unusable | None:
-    """Return the parameters of a module's notification in a form that the SDK accepts."""
+    """Return the parameters of a server's notification in a form that the SDK accepts."""
     surface = methods.SERVER_NOTIFICATIONS.get((method, version))
     if surface is None:
         return Unusable(f"is not known in version {version}")
@@ -747,7 +747,7 @@ def repair_notification(
 def repair_request(
     method: str, version: str, params: Object | None, oddities: Oddities
 ) -> Object | Unusable | None:
-    """Return the parameters of a module's request in a form that the SDK accepts."""
+    """Return the parameters of a server's request in a form that the SDK accepts."""
     surface = methods.SERVER_REQUESTS.get((method, version))
     if surface is None:
         return Unusable(f"is not known in version {version}")
@@ -914,12 +914,12 @@ _HINTS_AS_SENT: Final = f"hints-{_AS_SENT}"
 
 
 def carried_schema(schema: object) -> Object:
-    """Wrap the value that a module sent as a schema in a schema that the SDK accepts."""
+    """Wrap the value that a server sent as a schema in a schema that the SDK accepts."""
     return {"type": "object", _AS_SENT: json_of(schema)}
 
 
 def schema_as_sent(schema: Object | None) -> Any:
-    """Return the value that a module sent as a schema: any JSON value, or None if it sent none."""
+    """Return the value that a server sent as a schema: any JSON value, or None if it sent none."""
     if schema is None or _AS_SENT not in schema:
         return schema
     return json.loads(schema[_AS_SENT])

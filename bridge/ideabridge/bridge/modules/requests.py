@@ -1,4 +1,4 @@
-"""Requests: sends requests to a module, and turns each failure into an error.
+"""Requests: sends requests to a server, and turns each failure into an error.
 
 A request is either `tools/call`, with its timeout, progress, questions and result, or a client's
 request that is passed on.
@@ -80,11 +80,11 @@ class SessionLostError(ModuleError):
 
 
 class Requests:
-    """Sends requests to one module, and reads its answers.
+    """Sends requests to one server, and reads its answers.
 
     Args:
-        module: the module's name.
-        secrets: the values that are removed from the module's answers.
+        module: the server's name.
+        secrets: the values that are removed from the server's answers.
         max_bytes: maximum size of a result, in bytes of JSON (`limits.result_bytes`).
     """
 
@@ -108,7 +108,7 @@ class Requests:
         Args:
             connection: the connection.
             tool: the current definition of the tool.
-            call: the call. Its arguments have the module's own parameter names.
+            call: the call. Its arguments have the server's own parameter names.
             seconds: the timeout, not counting the time spent asking a person. Each progress
                 notification restarts the timeout, but the total is at most `LONGEST` times this
                 value.
@@ -121,7 +121,7 @@ class Requests:
             ModuleError: the call failed. There is a subclass for each cause, and `outcome` says
                 whether the call might have taken effect.
             ResultLimitError: the result is too large.
-            ModuleAsks: the module asks questions first, and the client accepts questions in place
+            ModuleAsks: the server asks questions first, and the client accepts questions in place
                 of a result.
         """
         client = call.client
@@ -144,7 +144,7 @@ class Requests:
 
             failure = self._failure(connection, tool.name, error)
             if asking.refused and isinstance(failure, ModuleProtocolError):
-                # Replace the module's own error, because nobody was asked for what the module
+                # Replace the server's own error, because nobody was asked for what the server
                 # needs.
                 failure = ModuleProtocolError(self._module, str(failure))
             raise _with_class(failure, connection) from None
@@ -180,7 +180,7 @@ class Requests:
         """Send a call, and return its result; see `_send`.
 
         Raises:
-            SharedQuestionError: the module asked a question that might belong to another session.
+            SharedQuestionError: the server asked a question that might belong to another session.
         """
         try:
             result = await self._send(connection, asking, request, _RESULT, progress)
@@ -198,13 +198,13 @@ class Requests:
         raise mixed
 
     def _mixed(self, tool: Tool, said: str, outcome: Outcome) -> SharedQuestionError:
-        """Return the error for a call during which the module asked a question that nobody
+        """Return the error for a call during which the server asked a question that nobody
         received.
 
         Args:
             tool: the tool.
-            said: the module's final answer, without secrets.
-            outcome: the outcome of the call, according to the module.
+            said: the server's final answer, without secrets.
+            outcome: the outcome of the call, according to the server.
         """
         text = (
             f"{self._name} asked a question that may belong to a call of another session, so "
@@ -222,7 +222,7 @@ class Requests:
         asking: Asking,
     ) -> Answer:
         """Return the answer to a call whose result has arrived. The timeout does not apply here,
-        because the module is not to blame if validating a result takes a long time.
+        because the server is not to blame if validating a result takes a long time.
         """
         whole: JSONObject | None = None
         if asking.client is not None:
@@ -265,8 +265,8 @@ class Requests:
 
         Raises:
             SessionLostError: the request must be sent again over a new connection.
-            MCPError: the module answered with this error.
-            ModuleError: the module does not answer, or its answer violates the protocol.
+            MCPError: the server answered with this error.
+            ModuleError: the server does not answer, or its answer violates the protocol.
             ResultLimitError: the result is too large.
         """
         method = request.method
@@ -310,7 +310,7 @@ class Requests:
     ) -> ResultT | None:
         """Send a request such as `tools/call`.
 
-        Whenever the module sends questions in place of a result (2026-07-28), send the request
+        Whenever the server sends questions in place of a result (2026-07-28), send the request
         again with the answers. Return None if the timeout passes.
         """
         client = asking.client
@@ -365,7 +365,7 @@ class Requests:
     def _failure(
         self, connection: Connection, tool: str, error: MCPError
     ) -> ModuleError | ResultLimitError:
-        """Convert an error from the module or the transport, in answer to a request, to the error
+        """Convert an error from the server or the transport, in answer to a request, to the error
         of the call.
         """
         text = shown(error.message, self._secrets)
@@ -412,7 +412,7 @@ class Requests:
         return ModuleDownError(self._module, f"{self._name} {text}", outcome="unknown")
 
     def _error_of_module(self, error: MCPError, text: str) -> ModuleProtocolError:
-        """Return the module's error as a `ModuleProtocolError`, with its data if the data is
+        """Return the server's error as a `ModuleProtocolError`, with its data if the data is
         small.
         """
         message = shown(error.message, self._secrets, MAX_ERROR_DATA)

@@ -1,4 +1,4 @@
-"""Results: turns the answer of a module's tool into the value or the error of the call."""
+"""Results: turns the answer of a server's tool into the value or the error of the call."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _FAULTS: Final = 800
 
 
 class ResultReader:
-    """Reads the results of one module's tools.
+    """Reads the results of one server's tools.
 
     Args:
-        module: the module's name.
+        module: the server's name.
         secrets: the values that are removed from results.
         max_bytes: maximum size of a result, in bytes of JSON (`limits.result_bytes`).
     """
@@ -101,7 +101,7 @@ class ResultReader:
         """
         has_structure = result.structured_content is not None
         if not has_structure and "structured_content" in result.model_fields_set:
-            # If the tool's schema allows null, a null that the module sent is the value.
+            # If the tool's schema allows null, a null that the server sent is the value.
             with suppress(IdeabridgeError):
                 await validator.check_apart(None)
                 return None
@@ -186,7 +186,7 @@ class ResultReader:
 
         meta = whole.get("_meta")
         if isinstance(meta, dict):
-            # The module names itself here, but the gateway answers under its own name.
+            # The server names itself here, but the gateway answers under its own name.
             meta.pop(types.SERVER_INFO_META_KEY, None)
             if not meta:
                 del whole["_meta"]

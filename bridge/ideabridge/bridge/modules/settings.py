@@ -1,5 +1,5 @@
 """Settings: reads an entry of `mcpServers` (`ModuleConfiguration`), fills in its variables
-(`expand`), and describes the status of a module for people (`ModuleStatus`).
+(`expand`), and describes the status of a server for people (`ModuleStatus`).
 
 Entries have the form that assistants use, with some additional keys. Keys that other hosts write
 are accepted if they have the same meaning, and ignored if they concern only the host's user
@@ -317,7 +317,7 @@ class ModuleConfiguration(BaseModel):
 
     @property
     def has_sign_ins(self) -> bool:
-        """True if each person signs in to the module separately. This is so if the module is at an
+        """True if each person signs in to the server separately. This is so if the server is at an
         address, its configuration contains no token or client credentials, and its sign-in is not
         shared.
         """
@@ -329,7 +329,7 @@ class ModuleConfiguration(BaseModel):
 
     @property
     def kind(self) -> ModuleKind:
-        """The kind of connection that reaches the module."""
+        """The kind of connection that reaches the server."""
         if self.type is not None:
             return KINDS[self.type]
         return "stdio" if self.command is not None else "http"
@@ -361,7 +361,7 @@ _EDITOR_HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The command or address of a module with the values of all variables. A `Launch` is never
+    """The command or address of a server with the values of all variables. A `Launch` is never
     shown or stored.
     """
 
@@ -671,17 +671,17 @@ def learn_secrets(
     folder_of: Callable[[str], Path],
     variables_of: Callable[[str], Variables | None],
 ) -> None:
-    """Register every secret value of the configured modules, including disabled modules, without
-    starting any module.
+    """Register every secret value of the configured servers, including disabled servers, without
+    starting any server.
 
     Stored secrets are not read. `folder_of` and `variables_of` return the arguments that `expand`
-    takes for a module.
+    takes for a server.
     """
     for name, configuration in modules.items():
         try:
             expand(name, configuration, folder_of(name), variables_of(name), secrets)
         except ModuleConfigurationError:
-            # The configured values might be secrets even if the module cannot start.
+            # The configured values might be secrets even if the server cannot start.
             for key, text in configuration.env.items():
                 secrets.add_env(key, text)
             for key, text in configuration.headers.items():
@@ -699,7 +699,7 @@ def learn_secrets(
 
 
 def _add_hidden(entry: JSONObject, secrets: Secrets) -> None:
-    """Register the secrets in the command, arguments and address of a module, because programs
+    """Register the secrets in the command, arguments and address of a server, because programs
     repeat them in their messages.
     """
     for hidden in hidden_in(entry):
@@ -753,7 +753,7 @@ _LONG_AWAY: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How an earlier connection reached a module, so that the next one does not have to try other
+    """How an earlier connection reached a server, so that the next one does not have to try other
     ways.
 
     Attributes:
@@ -770,15 +770,15 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recollection:
-    """Data that an earlier process has stored about a module with the same definition.
+    """Data that an earlier process has stored about a server with the same definition.
 
     Attributes:
-        tools: the tools that the module listed last.
-        instructions: the module's instructions for its use, or "".
-        listed_at: the time when the module listed these tools, as ISO 8601 in UTC.
+        tools: the tools that the server listed last.
+        instructions: the server's instructions for its use, or "".
+        listed_at: the time when the server listed these tools, as ISO 8601 in UTC.
         had_token: whether its requests carried a token from a sign-in.
-        offered: the module's lists of resources, templates and prompts, as protocol JSON. The value
-            for a kind is None if the module has no entries of this kind. A kind whose list was
+        offered: the server's lists of resources, templates and prompts, as protocol JSON. The value
+            for a kind is None if the server has no entries of this kind. A kind whose list was
             never read is absent.
     """
 
@@ -795,21 +795,21 @@ class ModuleStatus:
     and long text is shortened.
 
     Attributes:
-        since: the number of seconds for which the module has been in this state.
+        since: the number of seconds for which the server has been in this state.
         tools: the number of allowed tools.
         listed_at: the time when an earlier process received the list of tools in use, as ISO 8601
-            in UTC. None if the module has listed its tools in this process, or no list is used.
+            in UTC. None if the server has listed its tools in this process, or no list is used.
         notes: notes on behaviour hints that promise more than before, omitted tools, renamed
             parameters, and output that is not a message.
-        error: why the module is down, failed or unusable.
-        needs_sign_in: whether a person must sign in to the module before an attempt can succeed.
-        away: the number of seconds since the module was last up, or since the first attempt. None
-            if the module is up, unusable or disabled.
+        error: why the server is down, failed or unusable.
+        needs_sign_in: whether a person must sign in to the server before an attempt can succeed.
+        away: the number of seconds since the server was last up, or since the first attempt. None
+            if the server is up, unusable or disabled.
         next_try: the number of seconds until the next attempt, where 0 means now. The attempt comes
-            sooner if a call needs the module.
+            sooner if a call needs the server.
         seconds: how long connecting took, in seconds.
-        sharing: who shares the module's process; see `ModuleConfiguration.sharing`. The value is
-            also `session` if the module once asked a question that could not be assigned to a
+        sharing: who shares the server's process; see `ModuleConfiguration.sharing`. The value is
+            also `session` if the server once asked a question that could not be assigned to a
             session.
         sessions: the number of sessions that currently have their own process or connection.
     """
@@ -836,7 +836,7 @@ class ModuleStatus:
 
     @property
     def sharing_text(self) -> str:
-        """A description of which clients share the module's process or connection, or "" if all of
+        """A description of which clients share the server's process or connection, or "" if all of
         them share one.
         """
         if self.sharing == "shared":
@@ -847,7 +847,7 @@ class ModuleStatus:
 
     @property
     def why(self) -> str:
-        """Why the module is not up, how long it has been away, and when the next attempt will be
+        """Why the server is not up, how long it has been away, and when the next attempt will be
         made.
         """
         reason = self.error or self.state

@@ -50,7 +50,7 @@ Note = Callable[[str], None]
 
 
 def repair_resource(content: bytes, note: Note) -> bytes:
-    """Return the metadata of a module (RFC 9728), repaired."""
+    """Return the metadata of a server (RFC 9728), repaired."""
     return _repaired(content, ProtectedResourceMetadata, "its metadata", note)
 
 

@@ -1,8 +1,8 @@
-"""SignIn: the result of signing in to a module. It is stored in the keyring or in a file that only
+"""SignIn: the result of signing in to a server. It is stored in the keyring or in a file that only
 the user can read.
 
 Sign-ins are in the folder `sign-ins` of the user's configuration folder, never in a store. Each
-belongs to one module at one address: if the address changes, the sign-in is not found, so no server
+belongs to one server at one address: if the address changes, the sign-in is not found, so no server
 gets another server's tokens. A sign-in belongs to the person who starts the servers, or to one
 named user of the servers on one store.
 """
@@ -78,11 +78,11 @@ class SignIn(BaseModel):
         expires_at: the time when the access token expires, in seconds since 1970, or None if that
             is unknown.
         scope: the scopes that the next sign-in asks for, separated by spaces: the scopes of the
-            tokens, and the scopes that the module has demanded since then. None means the scopes
-            that the module names.
+            tokens, and the scopes that the server has demanded since then. None means the scopes
+            that the server names.
         client: the client to which the tokens were issued.
         server: the authorization server that issued the tokens.
-        resource: the module's metadata (RFC 9728).
+        resource: the server's metadata (RFC 9728).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -128,11 +128,11 @@ def folder() -> Path:
 
 
 class SignInFile:
-    """Stores one person's sign-in to one module at one address. `read` and `write` block.
+    """Stores one person's sign-in to one server at one address. `read` and `write` block.
 
     Args:
-        module: the module's name.
-        url: the module's address.
+        module: the server's name.
+        url: the server's address.
         user: the user who signs in, or None for the person who starts the servers.
     """
 
@@ -261,7 +261,7 @@ def needed(module: str, user: str | None = None, more: str = "") -> str:
     """Return a sentence that tells someone to sign in, and how.
 
     Args:
-        module: the module's name.
+        module: the server's name.
         user: the user who needs to sign in, or None for the person who starts the servers.
         more: the words after "sign in", such as " for more (write)".
     """
@@ -270,20 +270,20 @@ def needed(module: str, user: str | None = None, more: str = "") -> str:
 
 
 def login_command(module: str, user: str | None = None) -> str:
-    """Return the command that a person runs to sign in to a module.
+    """Return the command that a person runs to sign in to a server.
 
     Args:
-        module: the module's name.
+        module: the server's name.
         user: the user who signs in, or None for the person who starts the servers.
     """
     return _command("login", module, user)
 
 
 def logout_command(module: str, user: str | None = None) -> str:
-    """Return the command that deletes a person's sign-in to a module.
+    """Return the command that deletes a person's sign-in to a server.
 
     Args:
-        module: the module's name.
+        module: the server's name.
         user: the user who signed in, or None for the person who starts the servers.
     """
     return _command("logout", module, user)
@@ -297,7 +297,7 @@ def _command(verb: str, module: str, user: str | None) -> str:
 
 
 def signed_in_users(module: str) -> list[str]:
-    """Return the names of the users who have signed in to modules with this name.
+    """Return the names of the users who have signed in to servers with this name.
 
     Raises:
         SignInError: a sign-in cannot be read.
@@ -313,9 +313,9 @@ def signed_in_users(module: str) -> list[str]:
 
 
 def sign_in_files() -> dict[Path, str]:
-    """Return the files with sign-ins, each with the name of its module.
+    """Return the files with sign-ins, each with the name of its server.
 
-    A file that cannot be read is left out, because the module that needs it reports the reason.
+    A file that cannot be read is left out, because the server that needs it reports the reason.
     This function blocks.
     """
     files: dict[Path, str] = {}
@@ -329,11 +329,11 @@ def sign_in_files() -> dict[Path, str]:
 
 
 def forget_sign_ins(module: str, user: str | None = None) -> list[str]:
-    """Remove every sign-in of one person to modules with this name. Return the modules' addresses,
+    """Remove every sign-in of one person to servers with this name. Return the servers' addresses,
     without credentials.
 
     Args:
-        module: the module's name.
+        module: the server's name.
         user: the user, or None for the person who starts the servers.
 
     Raises:

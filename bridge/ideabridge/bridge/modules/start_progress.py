@@ -1,4 +1,4 @@
-"""Start progress: reports to a caller which modules are starting while its call waits for them."""
+"""Start progress: reports to a caller which servers are starting while its call waits for them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ async def reporting_starts(
     progress: OnProgress | None,
     starting: Callable[[], Sequence[str]],
 ) -> WaitedT:
-    """Return the result of `wait`. While waiting, report which modules are starting.
+    """Return the result of `wait`. While waiting, report which servers are starting.
 
     Args:
-        wait: the function that waits for modules.
+        wait: the function that waits for servers.
         progress: called with each report, or None if nobody wants reports.
-        starting: returns the names of the modules that are starting now.
+        starting: returns the names of the servers that are starting now.
 
     Raises:
         Exception: any exception that `wait` raises.

@@ -1,4 +1,4 @@
-"""StdioTransport: connects `mcp.Client` to a module that runs as a child process.
+"""StdioTransport: connects `mcp.Client` to a server that runs as a child process.
 
 The SDK's transport reads lines of any length, fails on bytes that are not UTF-8, hides the exit
 code, does not report the end of the process, and needs four seconds to end a process that ignores
@@ -127,11 +127,11 @@ _SCRIPT: Final = Path(__file__).with_name("guard_process.py")
 class Guard:
     """Terminates the child processes if this process dies, even by SIGKILL. Thread-safe.
 
-    The guard is a small process. It is started with the first stdio module or by a server, and
-    restarted if it is killed. Process groups are registered through a pipe, and only this process
-    has the pipe's write end. When the pipe ends, the guard sends SIGTERM to all registered groups,
-    SIGKILL half a second later, and ends. It runs in its own session and ignores SIGINT, SIGTERM
-    and SIGHUP, so a signal to this process group does not end it.
+    The guard is a small process. It is started with the first stdio server or when ideabridge
+    serves, and restarted if it is killed. Process groups are registered through a pipe, and only
+    this process has the pipe's write end. When the pipe ends, the guard sends SIGTERM to all
+    registered groups, SIGKILL half a second later, and ends. It runs in its own session and ignores
+    SIGINT, SIGTERM and SIGHUP, so a signal to this process group does not end it.
 
     The guard also ends this process if a signal fails to do so: Python's C handler writes the
     number of each signal to the pipe, regardless of the code that is running. Three seconds after
@@ -336,7 +336,7 @@ class ChildProcess:
 
     @classmethod
     async def start(cls, module: str, launch: Launch) -> ChildProcess:
-        """Start a module's process.
+        """Start a server's process.
 
         Raises:
             ModuleConnectError: the process cannot be started.
@@ -525,7 +525,7 @@ LINES_AT_ONCE: Final = 100
 
 
 def most_values(max_bytes: int) -> int:
-    """Return how many JSON values a message from a module can contain."""
+    """Return how many JSON values a message from a server can contain."""
     return max_bytes // BYTES_FOR_VALUE
 
 

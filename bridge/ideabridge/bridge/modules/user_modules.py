@@ -1,9 +1,9 @@
-"""UserModules: the connections of named users to modules for which each person signs in separately.
+"""UserModules: the connections of named users to servers for which each person signs in separately.
 
 A user's call goes over a connection that has this user's token, or no token at all:
 
-    the user has signed in    the connection of this user to the module
-    the user has not          a connection to the module without a token, which all such users share
+    the user has signed in    the connection of this user to the server
+    the user has not          a connection to the server without a token, which all such users share
 
 A connection never uses another user's sign-in: after a request is refused, the connection looks
 only for the sign-in of its own user. A connection ends when nobody has used it for a while and no
@@ -35,14 +35,14 @@ IDLE_SECONDS: Final = 300.0
 
 
 class UserModules:
-    """The modules, reached over users' own connections. Use it only from tasks of one event loop.
+    """The servers, reached over users' own connections. Use it only from tasks of one event loop.
 
     Args:
-        authorize: returns the object that gets tokens for a module, given the file with the
+        authorize: returns the object that gets tokens for a server, given the file with the
             sign-in.
-        start: starts the task of a module.
-        is_needed: returns whether a run needs the module with this name even though no call is
-            running. While a run needs a module, the connections to the module stay open.
+        start: starts the task of a server.
+        is_needed: returns whether a run needs the server with this name even though no call is
+            running. While a run needs a server, the connections to the server stay open.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class UserModules:
     async def using(
         self, module: Module, user: str, store: str, session: str | None
     ) -> AsyncGenerator[Module]:
-        """Yield the module, connected as a user.
+        """Yield the server, connected as a user.
 
         Args:
-            module: the configured module.
+            module: the configured server.
             user: the user's name.
             store: see `ModuleUser`; "" if no user of the store has signed in.
             session: the session that the connection belongs to, or None if the user's sessions
@@ -94,11 +94,11 @@ class UserModules:
         except UnknownModuleToolError:
             if file is not None or not module.has_token:
                 raise
-            # The module lists its tools only to users who have signed in.
+            # The server lists its tools only to users who have signed in.
             raise ModuleSignInError(module.name, needed(module.name, user)) from None
 
     def retire(self, module: str) -> None:
-        """End the connections of all users to a module whose configuration has changed. A
+        """End the connections of all users to a server whose configuration has changed. A
         connection in use ends after its last call.
         """
         self._pool.retire(module)
@@ -108,7 +108,7 @@ class UserModules:
         self._pool.leave(session)
 
     def count_sessions(self, module: str) -> int:
-        """Return how many connections to a module belong to a single session."""
+        """Return how many connections to a server belong to a single session."""
         return self._pool.count_sessions(module)
 
     def stop(self) -> None:

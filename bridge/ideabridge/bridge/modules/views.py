@@ -1,8 +1,8 @@
-"""Views: recognises the HTML pages that modules offer to hosts (MCP Apps).
+"""Views: recognises the HTML pages that servers offer to hosts (MCP Apps).
 
 A host runs a view's script, and lets it call the tools of the server that the host knows, which is
-ideabridge. Therefore, ideabridge passes a module's views on only if the user allows this (`views:
-true`).
+ideabridge. Therefore, ideabridge passes another server's views on only if the user allows this
+(`views: true`).
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ class MissingTools:
     """Explains why tools are not in the offer, or cannot be called.
 
     Args:
-        configuration: contains the modules' entries, and says whether a project file is ignored.
-        modules: the modules, whose states explain why tools are missing.
+        configuration: contains the servers' entries, and says whether a project file is ignored.
+        modules: the servers, whose states explain why tools are missing.
         own: the names of the tools of this process.
         profile: the profile that restricts the offer, or None. Errors name a server outside the
             profile only if a call names it.
@@ -59,10 +59,10 @@ class MissingTools:
 
     def sentences(self, named: Collection[str | None] = ()) -> str:
         """Return the reasons why tools might be missing, for errors about unknown tools: the
-        project file is not used, or modules are not up.
+        project file is not used, or servers are not up.
 
         Each sentence begins with a space, and the result is "" if there is no such reason. The
-        modules in `named` come first.
+        servers in `named` come first.
         """
         return f"{self.unused_file()}{self.away(named)}"
 
@@ -73,9 +73,9 @@ class MissingTools:
         return "".join(f" {sentence}" for sentence in self._configuration.unused_files)
 
     def away(self, named: Collection[str | None] = ()) -> str:
-        """Return a sentence about the modules that are not up, for errors about unknown tools.
+        """Return a sentence about the servers that are not up, for errors about unknown tools.
 
-        The sentence begins with a space. Return "" if all modules are up. The modules in `named`
+        The sentence begins with a space. Return "" if all servers are up. The servers in `named`
         come first.
         """
         reasons: list[str] = []
@@ -85,7 +85,7 @@ class MissingTools:
             reason = f"{status.name} ({status.why[:_AWAY]})"
             left -= len(reason)
             if reasons and left < 0:
-                # Mention only the name of the module, because a truncated reason might lack the
+                # Mention only the name of the server, because a truncated reason might lack the
                 # very command that helps.
                 reason = status.name
             reasons.append(reason)
@@ -95,7 +95,7 @@ class MissingTools:
         return f" Unavailable servers: {', '.join(reasons)}."
 
     def lacking(self, key: ToolKey) -> str | None:
-        """Return what a call to a tool lacks in this process, regardless of which modules are up.
+        """Return what a call to a tool lacks in this process, regardless of which servers are up.
 
         See the function `lacking`.
         """
@@ -123,7 +123,7 @@ class MissingTools:
 
         Args:
             name: the name of the tool.
-            module: the module of the tool, or None for this process.
+            module: the server of the tool, or None for this process.
         """
         profile = self._profile
         if profile is None:
@@ -143,9 +143,9 @@ class MissingTools:
         return None
 
     def why_away(self, module: str) -> str | None:
-        """Return a sentence about why a configured module has no tools now.
+        """Return a sentence about why a configured server has no tools now.
 
-        It is not up, has not listed its tools, or has none. Return None if the module has tools or
+        It is not up, has not listed its tools, or has none. Return None if the server has tools or
         does not exist.
         """
         if module not in self._modules:
@@ -155,7 +155,7 @@ class MissingTools:
         return _why_away(self._modules[module].status(), listed=self._modules[module].listed)
 
     def absent(self) -> AbsentServers:
-        """Return the reasons why a module that a program imports might be missing in this
+        """Return the reasons why a server that a program imports might be missing in this
         process.
         """
         servers: dict[str, str] = {}
@@ -169,15 +169,15 @@ class MissingTools:
     # -- tools that cannot be called ---------------------------------------------------------------
 
     def why_refused(self, name: str, module: str | None = None) -> str | None:
-        """Return a sentence about why a module's tool cannot be called, or None if the tool is
+        """Return a sentence about why a server's tool cannot be called, or None if the tool is
         unknown.
 
-        The configuration does not allow the tool, its definition is unusable, or the module is
+        The configuration does not allow the tool, its definition is unusable, or the server is
         disabled, is not up, or has not listed its tools.
 
         Args:
             name: the tool's name, or MODULE_NAME.
-            module: the module that a call names, or None for any module.
+            module: the server that a call names, or None for any server.
         """
         if module is None:
             return self._why_refused_anywhere(name)
@@ -288,11 +288,11 @@ def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | No
     """Return what a call to a tool lacks under a configuration, or None.
 
     For example: "the server 'git', which is not configured here". None means that the tool might be
-    available once its module is up.
+    available once its server is up.
 
     Args:
-        configuration: the configuration with the modules.
-        key: the module and the name of the tool.
+        configuration: the configuration with the servers.
+        key: the server and the name of the tool.
         own: the names of the process's tools, or None if they are not known.
     """
     module, name = key

@@ -1,4 +1,4 @@
-"""Module lists: stores the tool lists from when modules were last up."""
+"""Module lists: stores the tool lists from when servers were last up."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LOGGED_TOOLS: Final = 5
 
 
 class ModuleLists:
-    """The stored lists of the modules' tools, with a record of how each module was reached.
+    """The stored lists of the servers' tools, with a record of how each server was reached.
 
-    The key of a list is the fingerprint of the module's configuration. A module with the same name
+    The key of a list is the fingerprint of the server's configuration. A server with the same name
     but a different command, address or filter therefore does not use the list. Lists contain no
     secrets, because `Modules` removes them from definitions.
     """
@@ -41,20 +41,20 @@ class ModuleLists:
         self._fingerprints = _fingerprints(configuration)
 
     def follow(self, configuration: Configuration, created: Iterable[str]) -> None:
-        """Switch to another configuration, and pass the stored lists to the modules that it has
+        """Switch to another configuration, and pass the stored lists to the servers that it has
         created.
         """
         self._fingerprints = _fingerprints(configuration)
         self.recall(created)
 
     def recall(self, names: Iterable[str] | None = None) -> None:
-        """Pass the stored lists to modules before they connect.
+        """Pass the stored lists to servers before they connect.
 
-        A module whose configuration has changed does not get its list, but the names in the list
-        stay reserved for the module.
+        A server whose configuration has changed does not get its list, but the names in the list
+        stay reserved for the server.
 
         Args:
-            names: the names of the modules, or None for all.
+            names: the names of the servers, or None for all.
         """
         if names is None:
             names = self._fingerprints
@@ -93,7 +93,7 @@ class ModuleLists:
         module.recall_way(Way("legacy", kind, str(way.get("server", ""))))
 
     def keep(self, name: str) -> None:
-        """Store the list of tools of a module that is up, with a record of how the module was
+        """Store the list of tools of a server that is up, with a record of how the server was
         reached.
         """
         fingerprint = self._fingerprints.get(name)
@@ -116,14 +116,14 @@ class ModuleLists:
         try:
             self._keep_list(module, fingerprint)
         except StoreError as error:
-            # The store is busy or full. The module works without a stored list, and the list will
-            # be stored the next time the module is up.
+            # The store is busy or full. The server works without a stored list, and the list will
+            # be stored the next time the server is up.
             logger.warning("storing the tools of server %s failed: %s", name, error)
 
     def _keep_list(self, module: Module, fingerprint: str) -> None:
         stored = self._memory.tools(fingerprint)
         if module.is_unfinished and stored is not None:
-            # The module has not sent its whole list, so the stored one might contain more tools.
+            # The server has not sent its whole list, so the stored one might contain more tools.
             return
 
         name = module.name
@@ -146,7 +146,7 @@ class ModuleLists:
 
 
 def _fingerprints(configuration: Configuration) -> dict[str, str]:
-    """Return the key of the list of each enabled module, keyed by module name."""
+    """Return the key of the list of each enabled server, keyed by server name."""
     return {
         name: module_fingerprint(configuration, name)
         for name, module in configuration.modules.items()

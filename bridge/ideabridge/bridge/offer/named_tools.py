@@ -1,4 +1,4 @@
-"""Named tools: chooses unique names for the tools of this process and of the modules, both as
+"""Named tools: chooses unique names for the tools of this process and of the servers, both as
 listed by servers and as changed by the configuration.
 """
 
@@ -30,7 +30,7 @@ class NamedTools:
 
 
 def name_tools(toolbox: Toolbox, modules: Modules) -> NamedTools:
-    """Return the tools of a toolbox and of the modules.
+    """Return the tools of a toolbox and of the servers.
 
     A name that the configuration gives to a tool competes with all other names, as if the server
     also listed a tool with the new name. Therefore, neither the new name nor the server's own name

@@ -1,11 +1,11 @@
 """Offer: everything that a run of this bridge could call now, under names that do not collide.
 
-`Offer` compiles two catalogues: the tools that modules have listed in this process, to run calls,
-and all known tools, to name and search them. `ModuleLists` stores what each module listed when it
-was last up, so that names do not depend on which modules are up.
+`Offer` compiles two catalogues: the tools that servers have listed in this process, to run calls,
+and all known tools, to name and search them. `ModuleLists` stores what each server listed when it
+was last up, so that names do not depend on which servers are up.
 
 The catalogue of a run is selected from the offer by `PlanTools` (a plan), `catalogue_of_program` (a
-program) or `TaskTools` (a task). They wait for modules whose tools a run needs. `MissingTools`
+program) or `TaskTools` (a task). They wait for servers whose tools a run needs. `MissingTools`
 explains why a tool is missing.
 
 `Offer.to` returns the part of the offer that a caller's profile allows. Every function that takes a
@@ -78,7 +78,7 @@ module.
 
 
 class Offer:
-    """The tools of a toolbox and of the modules, and published ideas.
+    """The tools of a toolbox and of the servers, and published ideas.
 
     `settle`, `know_names` and `reach` wait as the table in `modules.py` describes. `until` waits
     until a condition holds.
@@ -92,7 +92,7 @@ class Offer:
         profile: the profile, or None for everything.
 
     Attributes:
-        modules, idea, idea_names, configuration, profile: the arguments.
+        servers, idea, idea_names, configuration, profile: the arguments.
         missing: explains why tools are missing.
     """
 
@@ -125,7 +125,7 @@ class Offer:
             self._report_unoffered()
 
     def follow(self, configuration: Configuration) -> None:
-        """Switch to another configuration, after the toolbox and the modules have done so."""
+        """Switch to another configuration, after the toolbox and the servers have done so."""
         self.configuration = configuration
         self.missing.follow(configuration)
         self._by_name = allows_by_name(configuration.approval_setting)
@@ -145,7 +145,7 @@ class Offer:
             )
 
     def forget(self) -> None:
-        """Forget the compiled tools, because a module came up, went down or changed its tools."""
+        """Forget the compiled tools, because a server came up, went down or changed its tools."""
         self._named = None
         self._real_catalogue = None
         self._catalogue = None
@@ -221,10 +221,10 @@ class Offer:
 
     @property
     def known(self) -> list[Tool]:
-        """Every tool in the toolbox and every tool of the modules.
+        """Every tool in the toolbox and every tool of the servers.
 
-        The latest list of each module is used, even if it comes from an earlier process, so that
-        names do not depend on which modules are up. A changed tool appears as the configuration
+        The latest list of each server is used, even if it comes from an earlier process, so that
+        names do not depend on which servers are up. A changed tool appears as the configuration
         shows it, and a hidden tool is left out. The list is the same object until something
         changes.
         """
@@ -261,8 +261,8 @@ class Offer:
 
     @property
     def catalogue(self) -> Catalogue:
-        """The compiled tools for new runs: the toolbox, the tools that modules have listed in this
-        process, and the latest lists of modules that start when one of their tools is called.
+        """The compiled tools for new runs: the toolbox, the tools that servers have listed in this
+        process, and the latest lists of servers that start when one of their tools is called.
         """
         if self._catalogue is None:
             self._catalogue = self.compiled(self._present(self.known))
@@ -278,7 +278,7 @@ class Offer:
         return self._real_catalogue
 
     def _present(self, tools: Iterable[Tool]) -> list[Tool]:
-        """Return the tools that runs can call: those of this process and of callable modules."""
+        """Return the tools that runs can call: those of this process and of callable servers."""
         return [
             tool for tool in tools if tool.module is None or self.modules[tool.module].is_callable
         ]
@@ -313,7 +313,7 @@ class Offer:
         return list(tools.values())
 
     def rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
-        """Return the tools of the clean rooms and ideas among these modules."""
+        """Return the tools of the clean rooms and ideas among these servers."""
         tools: list[Tool] = []
         for module in dict.fromkeys(name for name in modules if isinstance(name, str)):
             if module == ANONYMOUS:
@@ -417,25 +417,25 @@ class Offer:
             raise UnknownToolError(profile.refusal("tool", code.name))
         return dataclasses.replace(tool, annotations=code.annotations, passes_to=code)
 
-    # -- waiting for modules -----------------------------------------------------------------------
+    # -- waiting for servers -----------------------------------------------------------------------
 
     async def settle(self) -> Catalogue:
-        """Wait up to `SETTLE_SECONDS` until every module is up or has failed, and return the
+        """Wait up to `SETTLE_SECONDS` until every server is up or has failed, and return the
         catalogue.
         """
         await self.modules.settled(timeout=SETTLE_SECONDS)
         return self.catalogue
 
     async def know_names(self) -> None:
-        """If rules allow tools by name alone, wait up to `SETTLE_SECONDS` until every module's
-        tools are known. Without this wait, the first module to come up would own a name until
-        another module lists a tool with the same name.
+        """If rules allow tools by name alone, wait up to `SETTLE_SECONDS` until every server's
+        tools are known. Without this wait, the first server to come up would own a name until
+        another server lists a tool with the same name.
         """
         if self._by_name:
             await self.modules.known(SETTLE_SECONDS)
 
     async def reach(self, modules: Iterable[str | None]) -> None:
-        """Wait up to `SETTLE_SECONDS` until these modules have listed their tools or have failed.
+        """Wait up to `SETTLE_SECONDS` until these servers have listed their tools or have failed.
 
         Modules that are not configured are ignored, and so is None, which means this process.
         """
@@ -445,9 +445,9 @@ class Offer:
         await self.modules.reach(unlisted, SETTLE_SECONDS)
 
     async def unreached(self, modules: Collection[str | None]) -> list[ModuleStatus]:
-        """Wait like `reach`, and return the modules that have not listed their tools.
+        """Wait like `reach`, and return the servers that have not listed their tools.
 
-        If None is among the names, wait for every module. Modules that are disabled or not
+        If None is among the names, wait for every server. Servers that are disabled or not
         configured are ignored.
         """
         names = [status.name for status in self._unlisted(modules)]
@@ -466,12 +466,12 @@ class Offer:
 
     def deadline(self) -> float:
         """Return the time, by `anyio.current_time`, until which a run that begins now can wait for
-        modules.
+        servers.
         """
         return anyio.current_time() + SETTLE_SECONDS
 
     async def until(self, enough: Callable[[], bool], deadline: float) -> None:
-        """Wait until `enough` is true, no module is connecting, or the deadline has passed."""
+        """Wait until `enough` is true, no server is connecting, or the deadline has passed."""
         await self.modules.until(enough, max(0.0, deadline - anyio.current_time()))
 
 

@@ -95,7 +95,7 @@ class PlanTools:
         return self._offer.rooms(modules, self._caller)
 
     async def catalogue(self) -> Catalogue:
-        """Wait until the modules of the tools that the plan names are up or have failed, and return
+        """Wait until the servers of the tools that the plan names are up or have failed, and return
         the catalogue of these tools.
 
         The run's journal and idea record this catalogue. If one of the tools is unknown, the
@@ -134,7 +134,7 @@ class PlanTools:
     def _is_listed(self, tool: Tool | None) -> bool:
         """Return whether the definition of a tool is current.
 
-        The definition of a tool whose module has not listed its tools in this process might be
+        The definition of a tool whose server has not listed its tools in this process might be
         outdated.
         """
         if tool is None:
@@ -147,12 +147,12 @@ class PlanTools:
         return modules[tool.module].listed
 
     async def _catalogue_with(self, unlisted: list[WrittenCall]) -> Catalogue:
-        """Wait until the modules that have, or might have, the tools of these calls are up or have
+        """Wait until the servers that have, or might have, the tools of these calls are up or have
         failed. Then return the current tools.
         """
         offer = self._offer
         deadline = offer.deadline()
-        # If a call names no module, any module might have the tool.
+        # If a call names no server, any server might have the tool.
         unowned = [call for call in unlisted if call.module is None]
         owned = [call for call in unlisted if call.module is not None]
 
@@ -169,7 +169,7 @@ class PlanTools:
         await offer.modules.reach(owners, seconds_left)
         catalogue = self._present_if_unambiguous()
         if any(catalogue.look_up(call) is None for call in unowned):
-            # Some of these tools are still unknown, so try the modules that have failed, too.
+            # Some of these tools are still unknown, so try the servers that have failed, too.
             await offer.until(has_unowned, deadline)
             away = [status.name for status in offer.modules.away()]
             await offer.modules.reach(away, _LOOK_SECONDS)
@@ -179,8 +179,8 @@ class PlanTools:
         return catalogue
 
     def _owners_of(self, calls: Iterable[WrittenCall]) -> list[str] | None:
-        """Return the modules that are named by calls, or known to have the tools that are called.
-        Return None if any module might have one of these tools. Names of modules that are not
+        """Return the servers that are named by calls, or known to have the tools that are called.
+        Return None if any server might have one of these tools. Names of servers that are not
         configured, or not in the profile, are left out.
         """
         known_catalogue = self._offer.known_catalogue
@@ -202,7 +202,7 @@ class PlanTools:
         """Return the result of `present`.
 
         An idea can be called by its plain name only if no tool has the same name, not even a tool
-        of a module that is down.
+        of a server that is down.
         """
         self._expect_up(self.present(plain_ideas=False))
         return self.present()
@@ -210,7 +210,7 @@ class PlanTools:
     # -- checks ------------------------------------------------------------------------------------
 
     def _expect_up(self, catalogue: Catalogue) -> None:
-        """Raise an error if a call without `_module` names a tool of a module that is not up,
+        """Raise an error if a call without `_module` names a tool of a server that is not up,
         because the name might then mean a different tool.
         """
         names_away = self._names_away()
@@ -226,9 +226,9 @@ class PlanTools:
                     raise PlanError(f"calls[{place}]: {call.tool}: {reason}")
 
     def _names_away(self) -> dict[str, set[str]]:
-        """Return the names of the tools of the profile's modules that are not up now.
+        """Return the names of the tools of the profile's servers that are not up now.
 
-        The names come from the modules' latest lists.
+        The names come from the servers' latest lists.
         """
         modules = self._offer.modules
         names_away: dict[str, set[str]] = {}
@@ -254,7 +254,7 @@ class PlanTools:
             if self._offer.idea(module, self._caller) is not None:
                 continue
 
-            # The module of an idea can end with `@` and a version.
+            # The server of an idea can end with `@` and a version.
             without_version, _, _ = module.partition("@")
             current = self._offer.idea(without_version, self._caller)
             if current is not None:
@@ -264,7 +264,7 @@ class PlanTools:
                 )
 
     def expect_callable(self, catalogue: Catalogue) -> None:
-        """Raise an error if a call names a tool that a module has or might have, but that cannot be
+        """Raise an error if a call names a tool that a server has or might have, but that cannot be
         called. The error states the reason.
 
         Raises:

@@ -17,8 +17,8 @@ from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
 
 async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramNames:
-    """Wait until the modules that a program names are up or have failed. Then return the names
-    under which the program calls tools. Modules outside the caller's profile are not started.
+    """Wait until the servers that a program names are up or have failed. Then return the names
+    under which the program calls tools. Servers outside the caller's profile are not started.
     """
     offer = offer.to(caller)
     words = set(re.findall(r"\w+", program))
@@ -43,8 +43,8 @@ def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Ca
     """Compile the tools that a program uses. `asks` says whether the program asks a mind.
 
     Raises:
-        PlanError: the module of a tool has never been up in this process. If a module is only
-            reconnecting, a call waits for the module instead.
+        PlanError: the server of a tool has never been up in this process. If a server is only
+            reconnecting, a call waits for the server instead.
     """
     tools = names.listed
     present = offer.catalogue
@@ -71,7 +71,7 @@ async def tools_of_programs(
     `run_program` with the effects of these tools.
 
     Raises:
-        PlanError: the module of a tool has never been up here, or the names of a program depend on
+        PlanError: the server of a tool has never been up here, or the names of a program depend on
             tools that the plan does not have.
     """
     programs = programs_in(calls, catalogue)

@@ -61,7 +61,7 @@ class TaskTools:
         self._caller = caller
 
     async def catalogue(self) -> Catalogue:
-        """Wait until the modules of these tools are up or have failed, and return the result of
+        """Wait until the servers of these tools are up or have failed, and return the result of
         `present`.
 
         Raises:
@@ -92,7 +92,7 @@ class TaskTools:
 
     def _are_present(self) -> bool:
         """Return whether all patterns are names of current tools or ideas, so that there is no need
-        to wait for modules.
+        to wait for servers.
         """
         names = {tool.name for tool in self._offer.catalogue.tools}
         return bool(self._patterns) and all(
@@ -150,7 +150,7 @@ class TaskTools:
     def _may_name_idea(self, name: str) -> bool:
         """Return whether a name can refer to an idea.
 
-        It cannot if a tool in the toolbox or of any module has this name.
+        It cannot if a tool in the toolbox or of any server has this name.
         """
         if not is_safe_name(name):
             return False

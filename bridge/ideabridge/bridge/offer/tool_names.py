@@ -1,4 +1,4 @@
-"""Tool names: chooses unique names in plans for the tools of modules."""
+"""Tool names: chooses unique names in plans for the tools of servers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ideabridge.tools.toolbox import Toolbox
 def offered_tools(
     toolbox: Toolbox, remote: Iterable[Tool], away: Mapping[str, Iterable[str]] | None = None
 ) -> list[Tool]:
-    """Return the tools in the toolbox and those of the modules.
+    """Return the tools in the toolbox and those of the servers.
 
-    No tool shadows another: a module's tool gets the name of the module as a prefix if another tool
+    No tool shadows another: a server's tool gets the name of the server as a prefix if another tool
     has the same or a similar-looking name, or if the tool's name could be read as the name of
-    another module's tool.
+    another server's tool.
 
     Args:
         toolbox: the tools of this process, which keep their names.
-        remote: the tools of the modules.
-        away: for each module that is not up, and whose tools are therefore not in `remote`, the
+        remote: the tools of the servers.
+        away: for each server that is not up, and whose tools are therefore not in `remote`, the
             names of its tools. A set of names can be empty.
     """
     own = list(toolbox.tools.values())
@@ -47,7 +47,7 @@ def offered_tools(
             names_in_use.add(tool.name)
 
     # Sort the names, because two prefixed names can differ only in a number, which must not depend
-    # on which module came up first.
+    # on which server came up first.
     doubtful.sort(key=lambda place: (listed[place].module or "", listed[place].name))
     for place in doubtful:
         tool = listed[place]
@@ -59,18 +59,18 @@ def offered_tools(
 
 
 class _Owners:
-    """For each name, the modules that own it. None stands for this process. Names that look alike
+    """For each name, the servers that own it. None stands for this process. Names that look alike
     count as one name.
 
-    In addition to the names of its tools, a module owns each of these names with the name of the
-    module as a prefix: `module_tool`, `module.tool` and `module/tool`.
+    In addition to the names of its tools, a server owns each of these names with the name of the
+    server as a prefix: `module_tool`, `module.tool` and `module/tool`.
     """
 
     def __init__(self) -> None:
         # The owners of each name. Names that look alike share a key.
         self._of_names = defaultdict[str, set[str | None]](set)
         self._of_prefixed_names = defaultdict[str, set[str]](set)
-        # The module that owns all names with a prefix, keyed by prefix.
+        # The server that owns all names with a prefix, keyed by prefix.
         self._of_beginnings: dict[str, str] = {}
 
     def add(self, module: str | None, name: str) -> None:
@@ -147,7 +147,7 @@ def _rivals_of(name: str, group: Iterable[tuple[str, Tool]], safe_names: set[str
 
 
 def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
-    """Return notes for people about tools of modules whose names look like the names of other
+    """Return notes for people about tools of servers whose names look like the names of other
     tools, or that have a different name in plans.
     """
     offered = offered_tools(toolbox, remote)

@@ -32,7 +32,7 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
         store: holds the publications.
         module: `idea:NAME` or `idea:NAME@VERSION`.
         caller: the caller of the tool.
-        catalogue: the tools of this process and of the modules.
+        catalogue: the tools of this process and of the servers.
     """
     publication = store.publications.look_up(module.removeprefix(IDEA), caller=caller)
     if publication is None:
@@ -77,7 +77,7 @@ def hints_now(
         store: holds the publications.
         publication: the version.
         caller: the caller who could call it.
-        catalogue: the tools of this process and of all modules, including modules that are not up.
+        catalogue: the tools of this process and of all servers, including servers that are not up.
     """
     return _PresentHints(store, caller, catalogue).of(publication)
 
@@ -164,7 +164,7 @@ class _PresentHints:
         return called
 
     def _keys(self, publication: Publication) -> list[tuple[str | None, str]] | None:
-        """Return the (module, name) of each tool that an idea can call, or None if the tools are
+        """Return the (server, name) of each tool that an idea can call, or None if the tools are
         not known.
         """
         # With a guide, a mind might continue after the plan, so include the tools of the guide.
@@ -220,7 +220,7 @@ def hints_of(tools: Iterable[Tool]) -> JSONObject:
         destructive = destructive or (
             hints.read_only is not True and hints.destructive is not False
         )
-        # Without the hint, a tool of this process counts as closed, and a tool of a module counts
+        # Without the hint, a tool of this process counts as closed, and a tool of a server counts
         # as open.
         is_open = hints.open_world
         if is_open is None:
@@ -242,16 +242,16 @@ def needed_modules(
     catalogue: Catalogue,
     defined: frozenset[str] = frozenset(),
 ) -> set[str | None]:
-    """Return the modules that must list their tools before the effects of these calls are known,
-    including modules that published ideas call.
+    """Return the servers that must list their tools before the effects of these calls are known,
+    including servers that published ideas call.
 
-    The result contains None if the module of one of the tools is unknown.
+    The result contains None if the server of one of the tools is unknown.
 
     Args:
         store: holds the publications.
         calls: the calls in a plan.
         caller: the caller of the plan.
-        catalogue: the tools of this process and of all modules, including modules that are not up.
+        catalogue: the tools of this process and of all servers, including servers that are not up.
         defined: the names of tools that the plan itself defines.
     """
     search = _NeededModules(store, caller, catalogue)
@@ -269,7 +269,7 @@ class _NeededModules:
     """The search that `needed_modules` performs.
 
     Attributes:
-        needed: the modules that were found.
+        needed: the servers that were found.
         ideas: the published ideas still to be examined, as `idea:NAME`.
     """
 
@@ -281,7 +281,7 @@ class _NeededModules:
     _visited: set[str] = field(default_factory=set[str])
 
     def take(self, call: WrittenCall, defined: frozenset[str]) -> None:
-        """Add the modules that a call needs. A call without a tool name adds no module: the check
+        """Add the servers that a call needs. A call without a tool name adds no module: the check
         of the plan refuses such calls.
         """
         if call.tool:
@@ -301,7 +301,7 @@ class _NeededModules:
             self.ideas.append(module)
 
     def look_into(self, module: str) -> None:
-        """Add the modules that the plan of a published idea needs."""
+        """Add the servers that the plan of a published idea needs."""
         name = module.removeprefix(IDEA)
         inner = self.store.publications.look_up(name, caller=self.caller)
         if inner is None:
@@ -321,10 +321,10 @@ class _NeededModules:
 def _reaches(
     store: Store, publication: Publication, caller: str, catalogue: Catalogue
 ) -> tuple[str, ...]:
-    """Return the modules that an idea's plan calls, directly or through other ideas; see
+    """Return the servers that an idea's plan calls, directly or through other ideas; see
     `Tool.reaches`.
 
-    The result is `EVERY_MODULE` if the modules are unknown, because a mind or a room chooses the
+    The result is `EVERY_MODULE` if the servers are unknown, because a mind or a room chooses the
     calls, or because a tool is missing in this process.
     """
     reached: dict[str, None] = {}

@@ -310,7 +310,7 @@ def missing(
     Args:
         needs: the tools that the ideas call.
         store: holds the publications.
-        modules: the configured modules. A module that is still connecting has not listed its tools.
+        modules: the configured servers. A server that is still connecting has not listed its tools.
         tools: the tools that are available here.
     """
     needed = sorted(set(needs))
@@ -372,7 +372,7 @@ def missing(
 
 
 def _exists(module: str, store: Store, modules: Modules) -> bool:
-    """Return whether this module is configured, or this idea is published."""
+    """Return whether this server is configured, or this idea is published."""
     if module.startswith(IDEA):
         return store.publications.look_up(module.removeprefix(IDEA), caller=LOCAL) is not None
     return module == ANONYMOUS or module in modules

@@ -4,7 +4,7 @@ Theory of operation. `RecordedResults` is a finished run as a program sees it: t
 parameters and results, in the order they ended. `reproduce` runs a program in the sandbox with the
 input of such a run. The sandbox does not call any tool: a call that the program makes gets the
 result of the same call in the run. The program reproduces the run if it makes the same calls, keeps
-the order of calls with effects within each module, and ends with the same output.
+the order of calls with effects within each server, and ends with the same output.
 
 - The program can make a call just once even if the run repeated it, and it can repeat a call that
   only reads.
@@ -521,7 +521,7 @@ def declared_calls(names: JSONObject, program: str) -> list[JSON]:
                         f"names: expected [module or null, tool], found {show(key)}"
                     )
 
-    # Sort the calls, so that versions do not differ only because modules listed their tools in a
+    # Sort the calls, so that versions do not differ only because servers listed their tools in a
     # different order.
     calls: list[JSON] = [
         {"_tool": name, **({"_module": module} if module else {})} for module, name in sorted(keys)

@@ -192,7 +192,7 @@ class Publisher:
         bridge: runs plans and programs, and repeats writes that the store refuses.
         store: holds the ideas and the publications.
         offer: the current tools.
-        modules: the modules whose tools published plans call.
+        modules: the servers whose tools published plans call.
         configuration: the configuration of the bridge.
         screen: refuses secrets.
         sandbox: returns the workers that check programs and run them with recorded results.
@@ -354,7 +354,7 @@ class Publisher:
             where: the part of the document that contains the plan, for errors.
 
         Raises:
-            ModulesAwayError: a module that the plan calls is configured but not up.
+            ModulesAwayError: a server that the plan calls is configured but not up.
             PublicationError: the plan would call itself, or cannot run with the tools of this bridge.
             PublicationNameError: see `check_free`.
         """
@@ -390,13 +390,13 @@ class Publisher:
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
         """Check that a name is free for a publication.
 
-        The names of modules, of own tools, of built-in tools, and of tools from tool files and
-        modules are taken. A name that is already published stays valid: a module cannot take it by
+        The names of servers, of own tools, of built-in tools, and of tools from tool files and
+        servers are taken. A name that is already published stays valid: a server cannot take it by
         listing a tool with that name.
 
         Raises:
             PublicationNameError: the name is not valid, or is reserved.
-            PublicationError: the name belongs to a tool or a module of this bridge.
+            PublicationError: the name belongs to a tool or a server of this bridge.
         """
         check_name(name)
         if name in RESERVED:
@@ -428,7 +428,7 @@ class Publisher:
                     f"name: {name!r} is a tool of server {tool.module!r} here; choose another"
                 )
 
-        # Clients know the tool by this name, even if the module no longer lists it.
+        # Clients know the tool by this name, even if the server no longer lists it.
         module, tool = self.store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
         if module in self.configuration.modules:
             raise PublicationError(
@@ -855,10 +855,10 @@ class Publisher:
     async def expect_listed(
         self, calls: Iterable[JSON], defined: frozenset[str], caller: str
     ) -> None:
-        """Wait until the modules that calls need have listed their tools; see `needed_modules`.
+        """Wait until the servers that calls need have listed their tools; see `needed_modules`.
 
         Raises:
-            ModulesAwayError: a module has not listed its tools.
+            ModulesAwayError: a server has not listed its tools.
         """
         calls = list(calls)
 
@@ -866,7 +866,7 @@ class Publisher:
             needed = needed_modules(self.store, calls, caller, self.offer.known_catalogue, defined)
             return await self.offer.unreached(needed)
 
-        # Check twice, because once a module has listed its tools, it can turn out that another one
+        # Check twice, because once a server has listed its tools, it can turn out that another one
         # is needed.
         if await unlisted() and (away := await unlisted()):
             problems = "; ".join(

@@ -1,8 +1,8 @@
 """Binding: decides which tools a run from a journal can call in this process.
 
-A run is bound to the modules that it began with: its `RunStarted` has a digest of the start
-definition of each module that its tools reach (`start_definitions`). While the run waits, anything
-else in the configuration can change. A call is refused if its module now starts in a different way,
+A run is bound to the servers that it began with: its `RunStarted` has a digest of the start
+definition of each server that its tools reach (`start_definitions`). While the run waits, anything
+else in the configuration can change. A call is refused if its server now starts in a different way,
 or if its Python tool is missing or has a different definition. `Executor` compares the definitions
 of a module's tools each time before it sends a call.
 
@@ -32,7 +32,7 @@ OWN_TOOLS = ""
 def bound_to(
     catalogue: Catalogue, definitions: Mapping[str, str], parent: JSONObject | None
 ) -> JSONObject:
-    """Return the start definitions to which a new run is bound, keyed by module.
+    """Return the start definitions to which a new run is bound, keyed by server.
 
     Args:
         catalogue: the tools of the run.
@@ -156,7 +156,7 @@ class Binding:
         return any(progress.replaced is tool for progress in self._machine.history)
 
     def _fault_of_module(self, module: str) -> str | None:
-        """Return how the start definition of a module has changed, or None if it has not
+        """Return how the start definition of a server has changed, or None if it has not
         changed.
         """
         if module == EVERY_MODULE or self._is_bound(module):
@@ -172,9 +172,9 @@ class Binding:
         )
 
     def _is_bound(self, module: str) -> bool:
-        """Return whether a module starts here exactly as the run requires."""
+        """Return whether a server starts here exactly as the run requires."""
         if self._bound is None or module not in self._bound:
-            # The journal does not record how the module was started, so the whole configuration
+            # The journal does not record how the server was started, so the whole configuration
             # must be unchanged.
             return self.is_same
         return self._bound[module] == self._definitions.get(module)

@@ -126,9 +126,9 @@ def _calls_of(publication: Publication) -> list[WrittenCall]:
 
 
 def with_plain_ideas(calls: Iterable[WrittenCall], own: Collection[str]) -> list[WrittenCall]:
-    """Return the calls, adding the idea's module to each call that could refer to an idea.
+    """Return the calls, adding the idea's server to each call that could refer to an idea.
 
-    A call without a module whose name is not in `own` refers to the idea of that name, once one is
+    A call without a server whose name is not in `own` refers to the idea of that name, once one is
     published.
     """
     return [_with_plain_idea(call, own) for call in calls]

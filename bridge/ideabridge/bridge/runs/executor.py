@@ -1,4 +1,4 @@
-"""Executor: runs calls, in this process or at their modules, and limits the results of a run."""
+"""Executor: runs calls, in this process or at their servers, and limits the results of a run."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class CallingRun:
     """The part of a run that the executor needs to make a call.
 
     Attributes:
-        id: identifies the run, so that a module can let calls from different runs take turns.
+        id: identifies the run, so that a server can let calls from different runs take turns.
         caller: the owner of the run.
         kept_bytes: limits the results of the run.
     """
@@ -159,11 +159,11 @@ class CallContext:
 
     Attributes:
         run: the run that makes the call.
-        asker: handles the questions that the call's module asks.
+        asker: handles the questions that the call's server asks.
         most_shown: the maximum size, in bytes of JSON, of a value that the run's Requests show in
             full.
         chosen: the path of `p || q` that the activity has chosen.
-        content: the content blocks of the result of a module's tool, if they say more than the
+        content: the content blocks of the result of a server's tool, if they say more than the
             value of the result.
         returned: the message that the activity returned. Its data is the result of the call.
     """
@@ -295,11 +295,11 @@ Observe: TypeAlias = Callable[[ObservedRun], RunObserver]
 
 
 class Executor:
-    """Runs calls: activities in the toolbox in this process, and tools of modules remotely.
+    """Runs calls: activities in the toolbox in this process, and tools of servers remotely.
 
     Args:
         mask: replaces secrets in text that might reach a mind.
-        redact: replaces secrets in the results of activities. Modules redact their own results.
+        redact: replaces secrets in the results of activities. Servers redact their own results.
         result_bytes: maximum size of one result, in bytes of JSON.
 
     Attributes:
@@ -415,7 +415,7 @@ class Executor:
         context.run.kept_bytes.take(size * times, name, memory * times)
 
     async def _call_module(self, name: str, effect: Execute, context: CallContext) -> JSON:
-        """Call a module's tool. Renamed parameters get their original names."""
+        """Call a server's tool. Renamed parameters get their original names."""
         tool = effect.tool
         call = ModuleCall(
             tool.name_in_module,
@@ -443,9 +443,9 @@ class Executor:
         return value
 
     async def _answered(self, name: str, call: ModuleCall, user: str | None) -> Answer:
-        """Call a module.
+        """Call a server.
 
-        If the module asks a question that could belong to several sessions, a read-only call is
+        If the server asks a question that could belong to several sessions, a read-only call is
         sent again over a connection that only its session uses.
         """
         try:

@@ -476,7 +476,7 @@ class _Copy:
                     approval = cast("JSON", self.machine.settings.approval)
                     self._take(dataclasses.replace(event, approval=approval))
             case events.QuestionAsked() | events.QuestionAnswered():
-                # These are questions that modules asked during calls in the parent, and the fork
+                # These are questions that servers asked during calls in the parent, and the fork
                 # does not make these calls again.
                 pass
             case events.PlanDecided():

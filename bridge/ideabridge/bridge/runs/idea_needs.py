@@ -24,7 +24,7 @@ def why_not_here(
     """Return why a published idea cannot be called in this process, or None.
 
     For example: "needs the server 'git', which is not configured here". The reason does not depend
-    on which modules are up. None means that the idea can be called, possibly only once its modules
+    on which servers are up. None means that the idea can be called, possibly only once its servers
     are up.
 
     Args:
@@ -72,7 +72,7 @@ def _lacks(
 
 def _needs(store: Store, publication: Publication) -> list[ToolKey]:
     """Return the tools that every call to a published idea needs, as far as they are known before
-    its modules are up.
+    its servers are up.
     """
     pinned = publication.plan_or_guide
     if publication.answer == "recorded" or pinned is None:
@@ -92,7 +92,7 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
         if call.module is not None:
             needs.append((call.module, name))
         elif name not in defined:
-            # A call without a module might have its module in the schema of its Request, where
+            # A call without a server might have its server in the schema of its Request, where
             # `Ways.pinned` also looks.
             if listed is None:
                 listed = tools_listed_by(store, publication)
@@ -103,7 +103,7 @@ def _needs(store: Store, publication: Publication) -> list[ToolKey]:
 
 
 def tools_listed_by(store: Store, publication: Publication) -> dict[str, str]:
-    """Return the module of each tool that an idea's schema lists, keyed by tool name; see
+    """Return the server of each tool that an idea's schema lists, keyed by tool name; see
     `SolutionSchema.tools`.
     """
     idea = store.ideas.get(publication.idea_id, caller=SEES_ALL).idea

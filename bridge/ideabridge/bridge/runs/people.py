@@ -2,7 +2,7 @@
 
 A run asks about calls (may this call run?), about outcomes (a call was in flight when its process
 died: how did it end?) and about plans (may the whole plan of this lazy run be carried out?), and it
-passes on the questions that modules ask. Each is a `Question` of the run's machine, bound to the
+passes on the questions that servers ask. Each is a `Question` of the run's machine, bound to the
 digest of what is shown. `read_decision` checks a `Decision` and creates its event. `People` makes
 sure that each of a run's questions is settled: it asks the approver, if there is one, and refuses a
 question that nobody settles in time. If several answers arrive, the first one that the machine
@@ -103,7 +103,7 @@ _REASON_CHARACTERS: Final = 2000
 class ApprovalRequest:
     """One question to a person. It asks one of four things: whether a call may run; how a call that
     was in flight when its process died has ended (`kind` is `outcome`); whether a lazy run's plan
-    is accepted (`plan`); or what a module asks during a call (`question`).
+    is accepted (`plan`); or what a server asks during a call (`question`).
 
     Attributes:
         caller: the owner of the run.
@@ -115,7 +115,7 @@ class ApprovalRequest:
             outcome or question is skipped. None means no deadline.
         choices: the allowed decisions.
         plan: `{"calls", "output", "dry_run", "drawing"}`; see `WaitingPlan.to_json`.
-        question: `{"module", "message", "schema"}` of a form. The module wrote the message and the
+        question: `{"module", "message", "schema"}` of a form. The server wrote the message and the
             schema, so do not trust them.
         assumed: the uncertain values of the call, with their alternatives. `why` also names them.
         always: whether the run's owner can allow the tool *always*; see `Decision.always`.
@@ -137,7 +137,7 @@ class ApprovalRequest:
 
     @property
     def inquiry(self) -> Inquiry | None:
-        """The question of a module, or None if no module asks."""
+        """The question of a server, or None if no server asks."""
         return read_whole(Inquiry, self.question)
 
     def with_choices(self, chosen: Mapping[str, Candidate]) -> JSONObject:
@@ -166,7 +166,7 @@ class Decision:
         decision: for a call: `approve`, `deny`, or `edit` to replace it with `call`, in literal
             values. For an unknown outcome: `retry` to run the call again, `skip` to let it fail as
             unknown, or `value` to make `value` its result. For a whole plan: `approve`, `deny`, or
-            `edit` to replace it with `plan`, with live references. For a module's question: `value`
+            `edit` to replace it with `plan`, with live references. For a server's question: `value`
             to fill in its form with `value`, `deny` to answer `decline`, or `skip` to answer
             `cancel`.
         call: for `edit`, the call that runs instead, with its references resolved.
@@ -283,7 +283,7 @@ def _asked_by(machine: Machine, event: AskedEvent) -> Question | None:
 def _settled_by(event: Event) -> tuple[Key, ...]:
     """Return the questions that an event settles.
 
-    The end of a call settles the questions about the call and the questions that its module has
+    The end of a call settles the questions about the call and the questions that its server has
     asked.
     """
     match event:
@@ -691,7 +691,7 @@ class People:
 
     @property
     def parks(self) -> bool:
-        """True while a call waits for an answer to a question from its module. Such a question
+        """True while a call waits for an answer to a question from its server. Such a question
         exists only in this process.
         """
         return any(question.kind == "question" for question in self._pending().values())

@@ -1,9 +1,9 @@
 """Pins: records the tools that a published plan calls.
 
-The record of a tool contains the tool's module, its name and the digest of its definition.
+The record of a tool contains the tool's server, its name and the digest of its definition.
 
 A plan contains `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that
-its calls name. A call to a module's tool has `_module` and the tool's name in that module, so that
+its calls name. A call to a server's tool has `_module` and the tool's name in that server, so that
 no other tool can take its place. Built-in tools have no pin, because ideabridge defines them. Tools
 that the plan defines have no pin either, because the plan contains their definitions.
 """
@@ -42,8 +42,8 @@ class Pin:
     """A tool that a published plan calls.
 
     Attributes:
-        module: the module of the tool, `idea:NAME` for an idea, or "" for a tool of this process.
-        tool: the name of the tool in its module.
+        module: the server of the tool, `idea:NAME` for an idea, or "" for a tool of this process.
+        tool: the name of the tool in its server.
         digest: the digest of the tool's essence.
         prose: the digest of the tool's descriptions.
         accepted: each change to the definition that a person accepted, as `{"was", "by", "time"}`.
@@ -63,7 +63,7 @@ class Pin:
 
     @property
     def key(self) -> ToolKey:
-        """The module and the name of the tool, as in `Tool.origin`."""
+        """The server and the name of the tool, as in `Tool.origin`."""
         return (self.module or None, self.tool)
 
     @property
@@ -111,7 +111,7 @@ def read_pins(pinned: PlanOrGuide | None) -> list[Pin] | None:
 
 
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
-    """Return the call, with `_module` and the tool's name in that module added if the call needs
+    """Return the call, with `_module` and the tool's name in that server added if the call needs
     them.
     """
     written = WrittenCall.of(call)
@@ -148,7 +148,7 @@ def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
 def pinned_tools(
     calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]
 ) -> list[Tool]:
-    """Return those of the called tools that need a pin, without duplicates, sorted by module and
+    """Return those of the called tools that need a pin, without duplicates, sorted by server and
     name.
     """
     tools: dict[ToolKey, Tool] = {}
@@ -207,7 +207,7 @@ class PinCheck:
         faults: one sentence for each reason why the plan cannot be called: a tool is gone,
             unavailable or changed.
         notes: changes to descriptions, which do not affect calls.
-        modules: the modules whose changed tools a person can accept. "" stands for this process.
+        modules: the servers whose changed tools a person can accept. "" stands for this process.
     """
 
     faults: list[str] = field(default_factory=list[str])
@@ -244,7 +244,7 @@ def check_pins(
         calls: the calls in the plan.
         catalogue: the current tools, including those that the calls name.
         definition: see `Definition`.
-        away: returns why a configured module is not up, or None if it is up or not configured.
+        away: returns why a configured server is not up, or None if it is up or not configured.
     """
     pins = read_pins(pinned)
     defined = pinned.defined
@@ -319,7 +319,7 @@ class ChangedTool:
 def changed_in(
     publication: Publication, module: str, catalogue: Catalogue, definition: Definition
 ) -> list[ChangedTool]:
-    """Return the tools of a module ("" for this process) that have changed since a version was
+    """Return the tools of a server ("" for this process) that have changed since a version was
     published or a change was accepted.
 
     Tools that are gone are left out, because there is nothing to accept in their place.

@@ -429,7 +429,7 @@ class Registry:
 
     def need(self, module: str) -> bool:
         """Return whether a run that is active in this process, or waits for a person's decision,
-        has called a module. Such a module might keep state that the run's next call relies on.
+        has called a server. Such a server might keep state that the run's next call relies on.
         """
         open_runs = [
             run

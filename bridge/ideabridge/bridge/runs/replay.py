@@ -325,7 +325,7 @@ class Ways:
         This is checked before the plan's first call runs.
 
         Raises:
-            MeantToolError: one of the modules is an idea that lacks something in this process; see
+            MeantToolError: one of the servers is an idea that lacks something in this process; see
                 `why_not_here`.
         """
         ideas = dict.fromkeys(
@@ -360,7 +360,7 @@ class Ways:
         pins: a pin contains the digest of a definition, and neither the import nor the application
         has the definition. The first use of the publication therefore pins its tools and stores the
         pins. The definitions come from the journal of the run from which the plan was lifted. If
-        this journal is missing, the current definitions are used, from the modules that the idea's
+        this journal is missing, the current definitions are used, from the servers that the idea's
         schema names. If such a module is down, the publication remains without pins until the next
         use. The pins are the same for all callers, so the caller's profile does not matter.
         """
@@ -379,7 +379,7 @@ class Ways:
                 # Return the publication without pins: the call itself will be refused later.
                 return publication
             if not all(_has_tool(catalogue, call, listed) for call in calls):
-                # The definitions are unknown until the modules are up.
+                # The definitions are unknown until the servers are up.
                 if publication.plan is None:
                     return publication
                 plan: JSONObject = {**publication.plan, "calls": calls}
@@ -393,7 +393,7 @@ class Ways:
         self, calls: list[JSON], definitions: tuple[JSONObject, ...], caller: str
     ) -> Catalogue:
         """Return the current tools for the calls in a plan or guide, which also defines tools.
-        Return no tools if a module is down. In that case, the call itself reports the module.
+        Return no tools if a server is down. In that case, the call itself reports the server.
         """
         plan = Plan(calls=calls, tools=definitions)
         try:
@@ -497,7 +497,7 @@ def _start_solving(
 
 
 def with_module(call: JSON, listed: dict[str, str]) -> JSON:
-    """Return the call with the module that its Request's schema names for the tool."""
+    """Return the call with the server that its Request's schema names for the tool."""
     written = WrittenCall.of(call)
     need = need_of(written, {tool: module for tool, module in listed.items() if module})
     if need is None or not need.module or written.module is not None:
@@ -516,5 +516,5 @@ def _has_tool(catalogue: Catalogue, call: JSON, listed: dict[str, str]) -> bool:
         return False
     if tool.module is None or written.module is not None:
         return True
-    # A call to a tool of this process must not become a call to a module's tool of the same name.
+    # A call to a tool of this process must not become a call to a server's tool of the same name.
     return listed.get(written.tool) != ""

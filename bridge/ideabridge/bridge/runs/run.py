@@ -186,7 +186,7 @@ class Run:
         room_watchers: functions that are called with every event of the run's rooms, at any depth;
             see `watching`.
         people: makes sure that the run's questions are settled.
-        bound: the start definitions of the run's modules; see `RunStarted`.
+        bound: the start definitions of the run's servers; see `RunStarted`.
         made_under: the fingerprint of the configuration under which the run was last driven.
         idea: the id of the idea that was saved last.
         active_seconds: how long the run has been active in this process, in seconds.
@@ -289,7 +289,7 @@ class Run:
     def may_rest(self) -> bool:
         """True if the run is waiting for someone and any process can continue it.
 
-        While the module of a running call waits for an answer, the run stays in the process that
+        While the server of a running call waits for an answer, the run stays in the process that
         runs the call.
         """
         return (
@@ -308,7 +308,7 @@ class Run:
     def waits_in_journal(self) -> bool:
         """True if a run that was read from its journal does nothing but wait.
 
-        False if a module has asked a question, because the call ran in another process and might
+        False if a server has asked a question, because the call ran in another process and might
         have ended together with that process.
         """
         return self._is_still and not parked(self.machine.history)
@@ -737,8 +737,8 @@ class Run:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The names of the modules that the run can call, including `*` if the run can call any
-        module.
+        """The names of the servers that the run can call, including `*` if the run can call any
+        server.
         """
         tools = self.machine.catalogue.tools
         return tuple(sorted({module for tool in tools for module in tool.reached if module}))

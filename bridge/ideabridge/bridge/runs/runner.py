@@ -15,7 +15,7 @@ run (`fail`), and another process can continue it from the journal.
 
 `RunningCalls` runs each call in its own task, and posts the results. Results that arrive in the
 same pass of the event loop are posted together, but large results are posted one at a time.
-`CallAsker` journals what a running call's module asks, and waits for the answer.
+`CallAsker` journals what a running call's server asks, and waits for the answer.
 """
 
 from __future__ import annotations
@@ -970,7 +970,7 @@ class RunningCalls:
         self._group = group
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
         self._ended: list[_Ended] = []
-        # The digest of the question is part of the key, because a module might ask again before the
+        # The digest of the question is part of the key, because a server might ask again before the
         # answer to its last question is in the journal.
         self._waiting: dict[tuple[ExecutionKey, str], _Waiting] = {}
         self._cancelled: set[ExecutionKey] = set()
@@ -1097,7 +1097,7 @@ class RunningCalls:
                     report_result(value)
         except Exception as error:  # noqa: BLE001 - an error fails only the call itself
             # A failure during a cancellation is caused by the cancellation, for example because the
-            # module was closed, so it is not the outcome of the call. The call stays in flight in
+            # server was closed, so it is not the outcome of the call. The call stays in flight in
             # the journal, and the process that resumes the run decides what to do about it.
             await anyio.lowlevel.checkpoint_if_cancelled()
             return _Ended(
@@ -1197,13 +1197,13 @@ class _Waiting:
 
 
 class CallAsker:
-    """The `Asker` of one call: journals the questions of its module, and waits for the answers.
+    """The `Asker` of one call: journals the questions of its server, and waits for the answers.
 
     Args:
         waiting: the calls in the run that wait for an answer, keyed by execution and digest of the
             question.
         key: the execution of the call.
-        module: the module that runs the call.
+        module: the server that runs the call.
     """
 
     def __init__(
@@ -1235,7 +1235,7 @@ class CallAsker:
 
     def refuse(self, message: str, why: str) -> None:
         """Journal a question that is refused without asking anybody. The mind sees that a question
-        was asked, but not the module's words.
+        was asked, but not the server's words.
         """
         if self._runs:
             content = (
@@ -1250,7 +1250,7 @@ class CallAsker:
             )
 
     def withdraw(self) -> None:
-        """Journal that the module withdraws its question."""
+        """Journal that the server withdraws its question."""
         # Ask the machine which question is open, because the watchers are not called until an
         # answer has been journaled.
         question = self._progress.items[self._key[1] or 0].inquiry

@@ -32,7 +32,7 @@ class InForce:
 
     Attributes:
         fingerprint: the fingerprint of the configuration.
-        definitions: how each module of the configuration starts; see `start_definitions`.
+        definitions: how each server of the configuration starts; see `start_definitions`.
         approval: the setting `approval` of the configuration.
         users: the limits on the runs of each user.
     """

@@ -23,7 +23,7 @@ class Worker:
     Args:
         runs: the runs of this process.
         most: the maximum number of runs to drive at the same time.
-        modules: the modules that are available in this process, or None for all.
+        modules: the servers that are available in this process, or None for all.
     """
 
     def __init__(self, runs: Runs, *, most: int, modules: Collection[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""CallPlaces: stores a module's running and waiting calls, if the module's limit applies to all
+"""CallPlaces: stores a server's running and waiting calls, if the server's limit applies to all
 processes together.
 """
 
@@ -21,7 +21,7 @@ CALLS: Final = "calls"
 
 
 class CallPlace(NamedTuple):
-    """A running or waiting call to a module. If its values have not changed between two reads,
+    """A running or waiting call to a server. If its values have not changed between two reads,
     there was no heartbeat in between.
 
     Attributes:
@@ -36,10 +36,10 @@ class CallPlace(NamedTuple):
 
 
 class CallPlaces:
-    """The calls of each module, in order of arrival. The first calls, up to the limit, run. The
+    """The calls of each server, in order of arrival. The first calls, up to the limit, run. The
     others wait.
 
-    One row holds all calls to a module and is locked while it changes, so that every process sees
+    One row holds all calls to a server and is locked while it changes, so that every process sees
     the same order.
     """
 
@@ -48,7 +48,7 @@ class CallPlaces:
         self._settings = settings
 
     def of(self, module: str) -> list[CallPlace]:
-        """Return the calls to a module, in order."""
+        """Return the calls to a server, in order."""
         return _read(self._settings.get(f"{_CALLS}{module}"))
 
     def join(self, module: str, call: str, process: str) -> list[CallPlace]:

@@ -266,10 +266,10 @@ class DailyUse:
         return {title: TitledRuns(int(count), latest) for title, count, latest in rows}
 
     def modules_used(self, newest: int, *, caller: Viewer) -> dict[str, float]:
-        """Return the time of the latest use of each module, in seconds since 1970, according to the
+        """Return the time of the latest use of each server, in seconds since 1970, according to the
         newest runs and direct calls.
 
-        A run counts as a use when it begins, and a direct call when it ends. A run uses the modules
+        A run counts as a use when it begins, and a direct call when it ends. A run uses the servers
         that its saved ideas call. Imported calls do not count. Saved ideas count once they are
         indexed; see `Ideas.index_all`.
 

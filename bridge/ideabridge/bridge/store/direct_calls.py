@@ -32,8 +32,8 @@ class DirectCall(NamedTuple):
         client: the name and version of the client, or "" if the client sent none.
         session: the hash of the MCP session's id, or "" if the transport has no sessions.
         name: the name under which this server exposes the tool.
-        module: the module of the tool, or None if a tool file defines it.
-        tool: the name of the tool in its module or file.
+        module: the server of the tool, or None if a tool file defines it.
+        tool: the name of the tool in its server or file.
         parameters: the first 32 hex digits of the SHA-256 of its arguments as compact JSON, with
             secrets replaced.
         seconds: the duration of the call in seconds.

@@ -66,7 +66,7 @@ class StoreCopyError(StoreError):
 
 
 class UncountedCallError(StoreError):
-    """A call was not made, because its module has a limit for all processes together and the store
+    """A call was not made, because its server has a limit for all processes together and the store
     that counts its calls could not be written.
     """
 

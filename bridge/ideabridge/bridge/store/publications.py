@@ -84,7 +84,7 @@ RESERVED: Final = frozenset(
         # The tools of the server itself.
         *("search_tools", "run_plan", "solve", "submit_solution", "check_run", "decide_approval"),
         *("search_ideas", "publish_idea", "view_run"),
-        # Other words that can replace a module's name or a published name.
+        # Other words that can replace a server's name or a published name.
         *("anonymous", "idea", "ideabridge", "session", "last"),
     }
 )

@@ -95,7 +95,7 @@ class PublishedGuide:
 
     @property
     def origins(self) -> list[tuple[str | None, str]]:
-        """The (module, name) of each entry in `tools`."""
+        """The (server, name) of each entry in `tools`."""
         origins: list[tuple[str | None, str]] = []
         for pair in self.tools:
             match pair:

@@ -30,7 +30,7 @@ class QueuedRun:
     Attributes:
         run: the id of the run.
         caller: the owner of the run.
-        needs: the names of the modules that it can call; `*` means any.
+        needs: the names of the servers that it can call; `*` means any.
         has_begun: whether a process has already worked on it.
     """
 

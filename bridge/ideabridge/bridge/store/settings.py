@@ -80,7 +80,7 @@ class StoredSettings:
 
     def sign_in_key(self, *, make: bool = False) -> str:
         """Return the key that distinguishes this store's users from those of other stores when they
-        sign in to modules.
+        sign in to servers.
 
         If the store has no key, create one if `make` is set, or return "".
         """

@@ -42,7 +42,7 @@ def shape_of(solution: Solution) -> bytes | None:
     """Return the hash of a Solution's calls and output without literals, or None if it has no
     calls.
 
-    The hash depends on references, tools, modules, paths and keys. It does not depend on strings,
+    The hash depends on references, tools, servers, paths and keys. It does not depend on strings,
     numbers and lists of these, or on references to the input, because such references replace
     literals.
     """
@@ -131,7 +131,7 @@ class Need:
 def needs_of(idea: Idea, plan: JSON = None) -> list[Need]:
     """Return the tools that the calls of an idea and of its published plan name.
 
-    If a call does not name the module of its tool, the module is taken from the schema of the idea.
+    If a call does not name the server of its tool, the server is taken from the schema of the idea.
     """
     calls = [*idea.solution_parts.calls, *read_as(Solution, plan).calls]
     return sorted(_needs_of(calls, modules_of(idea.schema)))
@@ -160,8 +160,8 @@ def need_of(call: WrittenCall, modules: dict[str, str]) -> Need | None:
 
 
 def modules_of(schema: JSON) -> dict[str, str]:
-    """Return the module of each tool in the call schemas of a composed schema. Tools without a
-    module are left out.
+    """Return the server of each tool in the call schemas of a composed schema. Tools without a
+    server are left out.
     """
     return {tool: module for tool, module in SolutionSchema.read(schema).tools.items() if module}
 
@@ -189,7 +189,7 @@ class _Step(NamedTuple):
 
 def _uses_of(needs: Iterable[Need]) -> set[str]:
     """Return the use keys under which an idea that calls these tools is indexed: one for each tool,
-    and one for the tool's module if it has one.
+    and one for the tool's server if it has one.
     """
     uses = set[str]()
     for need in needs:
@@ -220,7 +220,7 @@ class CallIndex:
         shapes: list[tuple[int, bytes]] = []
         called: list[tuple[str, str, int]] = []
         runs: dict[str, list[_Step]] = {}
-        # Remember the modules that were read, because most ideas from one configuration have the
+        # Remember the servers that were read, because most ideas from one configuration have the
         # same schema.
         modules: dict[int, dict[str, str]] = {}
         for number, schema, text, outcome, run, time in rows:
@@ -256,7 +256,7 @@ class CallIndex:
             self._join(run, steps)
 
     def _modules_of(self, schema: int) -> dict[str, str]:
-        """Return the module of each tool in the schema of a row."""
+        """Return the server of each tool in the schema of a row."""
         row = self._database.execute(
             "SELECT body FROM whole_contents WHERE number = ?", (schema,)
         ).fetchone()

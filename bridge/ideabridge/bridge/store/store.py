@@ -101,7 +101,7 @@ class Store:
         decisions: the decisions that were made in runs.
         leases: the leases of runs: which driver is allowed to write, and until when.
         queue: the runs that are waiting for a worker.
-        call_places: the calls to modules whose limit applies to all processes together.
+        call_places: the calls to servers whose limit applies to all processes together.
         publications: the ideas that are published under a name.
         evidence: what later runs of published versions showed.
         settings: the settings, which are values keyed by name.

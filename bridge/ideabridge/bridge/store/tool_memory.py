@@ -55,14 +55,14 @@ class ToolMemory:
 
     | kind | key | value |
     |---|---|---|
-    | `list` | the fingerprint of a module's configuration | the tools that the module listed last |
-    | `instructions` | the same | the module's latest instructions for its use |
+    | `list` | the fingerprint of a server's configuration | the tools that the server listed last |
+    | `instructions` | the same | the server's latest instructions for its use |
     | `offered` | the same | its lists of resources, templates and prompts, as they were last read |
-    | `token` | the same | present if requests to the module carried a token from a sign-in |
-    | `way` | the same | how to reach the module without trying several ways (`Way`) |
+    | `token` | the same | present if requests to the server carried a token from a sign-in |
+    | `way` | the same | how to reach the server without trying several ways (`Way`) |
     | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call refers to it |
     | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes of its results |
-    | `approved` | how the tool's module starts, the caller of the runs, and the tool | the call of it that a person approved last |
+    | `approved` | how the tool's server starts, the caller of the runs, and the tool | the call of it that a person approved last |
     """
 
     def __init__(self, database: Database) -> None:
@@ -113,16 +113,16 @@ class ToolMemory:
             )
 
     def tools(self, module: str) -> list[JSON] | None:
-        """Return the definitions that a module listed last, or None if no list is stored.
+        """Return the definitions that a server listed last, or None if no list is stored.
 
         Args:
-            module: the fingerprint of the module's configuration.
+            module: the fingerprint of the server's configuration.
         """
         return self._list(_LIST, module)
 
     def listed_at(self, module: str) -> str:
-        """Return when a module last listed the tools that are stored, as ISO 8601 in UTC, or "" if
-        no list is stored. `module` is the fingerprint of the module's configuration.
+        """Return when a server last listed the tools that are stored, as ISO 8601 in UTC, or "" if
+        no list is stored. `module` is the fingerprint of the server's configuration.
         """
         with self._database.guard:
             row = self._database.execute(
@@ -134,7 +134,7 @@ class ToolMemory:
         return str(row[0])
 
     def names(self, name: str) -> list[str]:
-        """Return the names of the tools that the module `name` listed last, under any
+        """Return the names of the tools that the server `name` listed last, under any
         configuration.
         """
         with self._database.guard:
@@ -148,12 +148,12 @@ class ToolMemory:
         return [str(tool_name) for (tool_name,) in rows]
 
     def keep_tools(self, module: str, name: str, tools: list[JSON]) -> None:
-        """Store the list of a module, or record that it is still the same. A list that is too large
+        """Store the list of a server, or record that it is still the same. A list that is too large
         is not stored.
 
         Args:
-            module: the fingerprint of the module's configuration.
-            name: the module's name, which is stored for people who read the table.
+            module: the fingerprint of the server's configuration.
+            name: the server's name, which is stored for people who read the table.
             tools: the definitions.
         """
         body = encode(tools)
@@ -177,28 +177,28 @@ class ToolMemory:
                 )
 
     def instructions(self, module: str) -> str:
-        """Return a module's latest instructions for its use. `module` is the fingerprint of the
-        module's configuration.
+        """Return a server's latest instructions for its use. `module` is the fingerprint of the
+        server's configuration.
         """
         return self._text(_INSTRUCTIONS, module) or ""
 
     def keep_instructions(self, module: str, name: str, text: str) -> None:
-        """Store a module's instructions for its use, if they have changed. For the arguments, see
+        """Store a server's instructions for its use, if they have changed. For the arguments, see
         `keep_tools`.
         """
         if text != self.instructions(module):
             self._replace(_INSTRUCTIONS, module, name, text or None, MAX_LISTS)
 
     def offered(self, module: str) -> JSONObject:
-        """Return a module's lists of resources, templates and prompts, keyed by kind.
+        """Return a server's lists of resources, templates and prompts, keyed by kind.
 
-        The value of a kind is null if the module has no entries of that kind; a kind whose list was
-        never read is absent. `module` is the fingerprint of the module's configuration.
+        The value of a kind is null if the server has no entries of that kind; a kind whose list was
+        never read is absent. `module` is the fingerprint of the server's configuration.
         """
         return self._object(_OFFERED, module) or {}
 
     def keep_offered(self, module: str, name: str, lists: JSONObject) -> None:
-        """Store a module's lists of resources, templates and prompts, if they have changed.
+        """Store a server's lists of resources, templates and prompts, if they have changed.
 
         Lists that are too large are not stored. For the other arguments, see `keep_tools`.
         """
@@ -211,13 +211,13 @@ class ToolMemory:
             self._replace(_OFFERED, module, name, text, MAX_LISTS)
 
     def had_token(self, module: str) -> bool:
-        """Return whether the latest requests to a module carried a token from a sign-in. `module`
-        is the fingerprint of the module's configuration.
+        """Return whether the latest requests to a server carried a token from a sign-in. `module`
+        is the fingerprint of the server's configuration.
         """
         return self._text(_TOKEN, module) is not None
 
     def keep_token(self, module: str, name: str, *, had_token: bool) -> None:
-        """Store whether requests to a module carry a token, if that has changed. For the other
+        """Store whether requests to a server carry a token, if that has changed. For the other
         arguments, see `keep_tools`.
         """
         if had_token != self.had_token(module):
@@ -225,13 +225,13 @@ class ToolMemory:
             self._replace(_TOKEN, module, name, text, MAX_LISTS)
 
     def way(self, module: str) -> JSONObject | None:
-        """Return the stored way to reach a module, or None if no way is stored. `module` is the
-        fingerprint of the module's configuration.
+        """Return the stored way to reach a server, or None if no way is stored. `module` is the
+        fingerprint of the server's configuration.
         """
         return self._object(_WAY, module)
 
     def keep_way(self, module: str, name: str, way: JSONObject | None) -> None:
-        """Store how a module is reached, if that has changed. If the way is None, delete the stored
+        """Store how a server is reached, if that has changed. If the way is None, delete the stored
         way. For the arguments, see `keep_tools`.
         """
         if way != self.way(module):
@@ -239,7 +239,7 @@ class ToolMemory:
             self._replace(_WAY, module, name, text, MAX_LISTS)
 
     def exposed_names(self, scope: str) -> dict[str, tuple[str, str]]:
-        """Return the tool behind each exposed name, as `(module, tool)`. The module is "" for a
+        """Return the tool behind each exposed name, as `(module, tool)`. The server is "" for a
         tool of this process.
 
         Args:
@@ -268,7 +268,7 @@ class ToolMemory:
             return self.exposed_names(scope)
 
     def free_exposed_names(self, scope: str, names: Iterable[str]) -> None:
-        """Allow names to be assigned again, because their modules are no longer configured."""
+        """Allow names to be assigned again, because their servers are no longer configured."""
         with self._database.transaction():
             self._database.many(
                 "DELETE FROM exposed_names WHERE scope = ? AND name = ?",
@@ -327,8 +327,8 @@ class ToolMemory:
 
         Args:
             owner: the caller of the runs.
-            server: the start definition of the tool's module; see `start_definitions`.
-            tool: the name of the tool in its module.
+            server: the start definition of the tool's server; see `start_definitions`.
+            tool: the name of the tool in its server.
         """
         text = self._text(_APPROVED, f"{server} {owner} {tool}")
         if text is None:

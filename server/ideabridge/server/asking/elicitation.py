@@ -311,7 +311,7 @@ def _decision_of(
 
     Declining the form denies the call or, if the outcome of the call is unknown, skips it. None
     means that the person has not decided, so the call keeps waiting. If the answer is not accepted,
-    the reason is returned as a string. The answer to a module's question is passed on, whether the
+    the reason is returned as a string. The answer to a server's question is passed on, whether the
     form was filled in, declined or cancelled.
     """
     if approval.kind == "question":

@@ -174,10 +174,10 @@ class CallsElsewhere:
             lost: the error message to use if the other server does not respond.
 
         Raises:
-            InputRequired: the module asks another question.
+            InputRequired: the server asks another question.
             CallElsewhereError: the other server does not respond, or the call has failed.
             ModuleToolError, ModuleOutputError, ModuleProtocolError, MCPError: the error that the
-                module or the client returned.
+                called server or the client returned.
         """
         row = f"{_TOPIC} {key}.{secrets.token_hex(8)}"
         answers: JSONObject = {name: wire(response) for name, response in responses.items()}

@@ -1,5 +1,5 @@
 """Forms: writes the messages and fields that a person at the client sees for a decision or a
-module's question.
+server's question.
 
 A person can approve only what the form shows in full: a call or plan that does not fit cannot be
 approved in the form. Each line of text from outside begins with a mark, so that it cannot be
@@ -121,9 +121,9 @@ the decision `approve`."""
 
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
-    """Return the fields of a form, for a decision or for a module's question.
+    """Return the fields of a form, for a decision or for a server's question.
 
-    The fields of a module's question are marked as the module's.
+    The fields of a server's question are marked as the server's.
 
     If the call is not shown in full, it can only be refused in the form.
     """
@@ -202,7 +202,7 @@ def assumed_of(request: ApprovalRequest) -> Iterator[tuple[str, Assumption, dict
 
 
 def answers_of(request: ApprovalRequest) -> tuple[str, ...]:
-    """Return the answers that the form offers. A form for a module's question offers none."""
+    """Return the answers that the form offers. A form for a server's question offers none."""
     if request.question is not None:
         return ()
     return tuple(_answers(request, _meanings(request)))
@@ -233,9 +233,9 @@ def _of_module(question: Inquiry) -> types.ElicitRequestedSchema:
 
 def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
     """Return a schema in which all text is visible and the choice titles are marked as the
-    module's.
+    server's.
 
-    Field names and the choices themselves stay unchanged; they were checked when the module asked.
+    Field names and the choices themselves stay unchanged; they were checked when the server asked.
     """
     cleaned = dict(field)
     for key, value in field.items():
@@ -282,17 +282,17 @@ def publication_form(
     return "\n".join(text), _decision("Publish it with these choices?", meanings, {})
 
 
-# -- questions of modules during direct calls ------------------------------------------------------
+# -- questions of servers during direct calls ------------------------------------------------------
 
 
 def marked_question(
     module: str, question: types.InputRequest, fault: str | None
 ) -> types.InputRequest:
-    """Return a module's question for the client of a direct call, with the module's words marked.
+    """Return a server's question for the client of a direct call, with the server's words marked.
 
     Args:
-        module: the module.
-        question: the module's question, checked and without secrets.
+        module: the server.
+        question: the server's question, checked and without secrets.
         fault: the reason why the last answer was not accepted.
     """
     params = question.params
@@ -353,7 +353,7 @@ def _marked_content(module: str, content: Any) -> Any:
 
 
 def _own_words(module: str, text: str) -> str:
-    """Return text for a model, with each line marked as the module's. Lines are not wrapped."""
+    """Return text for a model, with each line marked as the server's. Lines are not wrapped."""
     lines = printable(text.replace("\r\n", "\n")).split("\n")
     marked = [f"{MARK}{line}" for line in lines]
     return "\n".join([f"Server {visible(module)} wrote this, and not the person:", *marked])
@@ -365,7 +365,7 @@ def _own_words(module: str, text: str) -> str:
 def message(
     request: ApprovalRequest, fault: str | None = None, commands: Commands = COMMANDS
 ) -> str:
-    """Return the message of a form: the tool, its module, the resolved parameters as JSON, the
+    """Return the message of a form: the tool, its server, the resolved parameters as JSON, the
     reason for the question, and why the last answer was not accepted (`fault`).
 
     If the parameters do not fit, the message contains the start, the end, the length and the
@@ -413,7 +413,7 @@ def message(
 
 
 def _words_of_module(question: Inquiry) -> Iterator[str]:
-    """Return lines with a module's question. The lines also say where the answer goes."""
+    """Return lines with a server's question. The lines also say where the answer goes."""
     for line in question.message.split("\n"):
         yield from _marked(visible(line))
     yield ""

@@ -1,16 +1,18 @@
-"""Relaying: passes the questions that modules ask (forms, addresses, sampling, roots) on to the
+"""Relaying: passes the questions that servers ask (forms, addresses, sampling, roots) on to the
 clients of direct calls.
 
 The questions are checked and marked like the questions of runs, and the answers are checked, too;
 see `modules/asking.py` and `forms`.
 
-The client and the module can use different versions of the protocol:
+The client and the server can use different versions of the protocol:
 
     client      module      a question reaches the client
     2025-11-25  either      as a request during the call
-    2026-07-28  2026-07-28  instead of the result; the module gets its own state back, and nothing is held: the
-                            sealed state contains the questions, and the answers are checked against them
-    2026-07-28  2025-11-25  instead of the result; the call at the module is parked until the client repeats its request
+    2026-07-28 2026-07-28 instead of the result; the server gets its own state back, and nothing is
+                            held: the sealed state contains the questions, and the answers are
+                            checked against them
+    2026-07-28 2025-11-25 instead of the result; the call at the server is parked until the client
+    repeats its request
 
 A parked call lives in this process, for at most `ANSWER_SECONDS` after a question. If the client
 repeats its request at another server on the same store, that server gets the result from this
@@ -90,7 +92,7 @@ _ENDED: Final = (
 def redacted_message(message: MessageT, secrets: Secrets) -> MessageT:
     """Return a message to a client with all configured secrets removed.
 
-    Every message that is sent on behalf of a module passes through this function, even if it was
+    Every message that is sent on behalf of a server passes through this function, even if it was
     checked before.
     """
     wire_form = wire(message)
@@ -105,7 +107,7 @@ class ParkedCallError(IdeabridgeError):
 
 
 class RelayedClient:
-    """The client of a direct call, acting as the module's `DirectClient`.
+    """The client of a direct call, acting as the server's `DirectClient`.
 
     Args:
         context: the request.
@@ -135,7 +137,7 @@ class RelayedClient:
     def marked(
         self, module: str, question: types.InputRequest, fault: str | None
     ) -> types.InputRequest:
-        """Return a question with the module's words marked."""
+        """Return a question with the server's words marked."""
         return marked_question(module, question, fault)
 
     @property
@@ -211,10 +213,10 @@ class RelayedClient:
 
 
 class _ParkedCall:
-    """A call to a module of the handshake era for a client of 2026-07-28.
+    """A call to a server of the handshake era for a client of 2026-07-28.
 
-    A question of the module waits until the client repeats its request. The parked call acts as the
-    module's `DirectClient`.
+    A question of the server waits until the client repeats its request. The parked call acts as the
+    server's `DirectClient`.
     """
 
     takes_rounds = False
@@ -283,7 +285,7 @@ class _ParkedCall:
         return self._answers.pop(name)
 
     def give(self, responses: Mapping[str, types.InputResponse]) -> None:
-        """Pass the client's answers on to the module. An answer to a question that was not asked is
+        """Pass the client's answers on to the server. An answer to a question that was not asked is
         ignored.
         """
         answers = {
@@ -299,7 +301,7 @@ class _ParkedCall:
         """Return the result of the call.
 
         Raises:
-            InputRequired: the module asks a question first.
+            InputRequired: the server asks a question first.
         """
         while not self._ended and not self._questions:
             await self._moved.wait()
@@ -348,7 +350,7 @@ def _named_by(block: JSON) -> Iterator[str]:
 
 
 class Relaying:
-    """Calls modules on behalf of clients, and relays the modules' questions. The task group must
+    """Calls servers on behalf of clients, and relays the servers' questions. The task group must
     exist as long as the server does.
 
     Attributes:
@@ -367,13 +369,13 @@ class Relaying:
         # The log levels of clients of the handshake era, keyed by session. The number is limited,
         # because the SDK does not report the end of every session.
         self._levels: OrderedDict[str, types.LoggingLevel] = OrderedDict()
-        # The module that first mentioned a resource to a caller, keyed by caller and URI.
+        # The server that first mentioned a resource to a caller, keyed by caller and URI.
         self._named: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def note_named(self, module: str, result: JSONObject, caller: str) -> None:
-        """Record the resources mentioned in a module's result for a caller.
+        """Record the resources mentioned in a server's result for a caller.
 
-        They might be missing from the module's lists.
+        They might be missing from the server's lists.
         """
         for uri in _named_in(result):
             if len(uri) <= _LONGEST_URI:
@@ -383,7 +385,7 @@ class Relaying:
             self._named.popitem(last=False)
 
     def module_that_named(self, uri: str, caller: str) -> str:
-        """Return the module whose result first mentioned this resource to a caller, or ""."""
+        """Return the server whose result first mentioned this resource to a caller, or ""."""
         return self._named.get((caller, uri), "")
 
     def set_level(self, session: str, level: types.LoggingLevel) -> types.LoggingLevel:
@@ -410,20 +412,20 @@ class Relaying:
         module: str,
         call: Callable[[Module, DirectClient], Awaitable[AnswerT]],
     ) -> AnswerT:
-        """Return the result of a call to a module, made with the caller's sign-in.
+        """Return the result of a call to a server, made with the caller's sign-in.
 
         Args:
             context: the request of the client.
             last: the round that a repeated request continues.
             responses: the answers in a repeated request.
-            module: the module's name.
-            call: a function that calls the module on behalf of a client.
+            module: the server's name.
+            call: a function that calls the server on behalf of a client.
 
         Raises:
-            InputRequired: the module asks a question first, and the client accepts questions in
+            InputRequired: the server asks a question first, and the client accepts questions in
                 place of a result.
             ParkedCallError: too many calls are parked, or this call is no longer parked.
-            MCPError: the module needs a capability that the client does not declare.
+            MCPError: the server needs a capability that the client does not declare.
         """
         if last is not None and last.parked:
             key, _, holder = last.parked.partition(" ")
@@ -436,7 +438,7 @@ class Relaying:
         user = user_of(caller_of(context))
 
         async def parked(client: DirectClient) -> AnswerT:
-            # Use the module again, because the call continues after this request has ended.
+            # Use the server again, because the call continues after this request has ended.
             async with self._modules.using(module, user) as connected:
                 return await call(connected, client)
 
@@ -455,14 +457,14 @@ class Relaying:
         except SharedQuestionError as error:
             if not error.repeatable:
                 raise
-            # The session now has its own connection to the module, so its client can be asked the
-            # module's question.
+            # The session now has its own connection to the server, so its client can be asked the
+            # server's question.
             return await send()
 
     def _checked(
         self, module: str, last: Round, responses: Mapping[str, types.InputResponse]
     ) -> dict[str, types.InputResponse] | None:
-        """Return the answers to a module's questions of the last round, or None without any.
+        """Return the answers to a server's questions of the last round, or None without any.
 
         Raises:
             InputRequired: an answer is not accepted, so its question is asked again.
@@ -503,7 +505,7 @@ class Relaying:
     def _marked(
         self, module: str, questions: Mapping[str, Any], faults: Mapping[str, str]
     ) -> JSONObject:
-        """Return the questions of a round in wire form, marked as the module's."""
+        """Return the questions of a round in wire form, marked as the server's."""
         marked: JSONObject = {}
         for name, wire_question in questions.items():
             question = marked_question(
@@ -539,7 +541,7 @@ class Relaying:
         except ModuleProtocolError as error:
             if error.code != types.MISSING_REQUIRED_CLIENT_CAPABILITY or not client.takes_rounds:
                 raise
-            # Pass the error on, because the module knows which capabilities this client declares,
+            # Pass the error on, because the server knows which capabilities this client declares,
             # and its error names the one that is missing.
             raise MCPError(error.code, str(error), error.data) from None
 

@@ -45,7 +45,7 @@ class ToolRequest:
         form_answer: the answer to a form that does not belong to a run, and the number of seconds
             since the form was sent.
         notes: notes for the caller, such as the reason why the caller is asked for a solution.
-        relayed: the last round of a repeated direct call whose module asked a question.
+        relayed: the last round of a repeated direct call whose server asked a question.
         responses: the answers in the request, keyed by the names of their questions.
     """
 
@@ -143,9 +143,9 @@ class Round:
             were not accepted, and the reason for the last one.
         at: the time at which the forms were sent, in seconds since 1970.
         key: see `ToolRequest.key`.
-        state: the state of the module whose questions are relayed; see `relaying`.
-        questions: the module's open questions, keyed by name, in wire form and not marked.
-        given: the answers for the module, keyed by name, in wire form.
+        state: the state of the server whose questions are relayed; see `relaying`.
+        questions: the server's open questions, keyed by name, in wire form and not marked.
+        given: the answers for the server, keyed by name, in wire form.
         tries: the number of times that these questions have been repeated.
         parked: the key of a parked call and the process that holds it, or "".
     """
@@ -166,7 +166,7 @@ class Round:
 
     @property
     def is_relayed(self) -> bool:
-        """True if the round belongs to a direct call whose module asked the client."""
+        """True if the round belongs to a direct call whose server asked the client."""
         return self.state is not None or bool(self.questions) or bool(self.parked)
 
 

@@ -1,4 +1,4 @@
-"""Signing in: signs a person in to a module, through a browser redirect to this machine or a pasted
+"""Signing in: signs a person in to a server, through a browser redirect to this machine or a pasted
 address.
 """
 

@@ -1,4 +1,4 @@
-"""Connecting: the line that shows which modules are connecting."""
+"""Connecting: the line that shows which servers are connecting."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _DELAY_SECONDS: Final = 0.5
 
 
 class Connecting:
-    """Shows which modules are connecting, from before the SDK is imported until `wait` returns.
+    """Shows which servers are connecting, from before the SDK is imported until `wait` returns.
 
     At a terminal, the last line counts the seconds and disappears at the end. Without a terminal, a
     single line appears on standard error.
 
     Args:
-        configuration: the configuration that contains the modules.
-        idle: the names of the modules that are not started.
+        configuration: the configuration that contains the servers.
+        idle: the names of the servers that are not started.
     """
 
     def __init__(self, configuration: Configuration, idle: Collection[str] = ()) -> None:
@@ -66,11 +66,11 @@ class Connecting:
     async def wait(
         self, modules: Modules, report: Callable[[ModuleStatus], None] | None = None
     ) -> None:
-        """Start the modules, and wait, for at most `SETTLE_SECONDS`, until every module is up, has
+        """Start the servers, and wait, for at most `SETTLE_SECONDS`, until every server is up, has
         failed, is disabled, or is among those that are not started.
 
-        `report` is called with the status of each module as soon as the status is known. At the
-        end, it is also called with the status of each module that is still connecting. The output
+        `report` is called with the status of each server as soon as the status is known. At the
+        end, it is also called with the status of each server that is still connecting. The output
         of `report` appears above the line.
         """
         known_names: set[str] = set()
@@ -100,7 +100,7 @@ class Connecting:
         self._hide()
 
     async def follow(self, modules: Modules) -> None:
-        """At a terminal, show the modules that are still connecting after a moment. Runs until
+        """At a terminal, show the servers that are still connecting after a moment. Runs until
         cancelled.
         """
         try:
@@ -160,12 +160,12 @@ class Connecting:
 
 @asynccontextmanager
 async def connected(bridge: Bridge, idle: Collection[str] = ()) -> AsyncGenerator[Bridge]:
-    """Enter the bridge and wait until each of its modules is up, has failed or is disabled; see
+    """Enter the bridge and wait until each of its servers is up, has failed or is disabled; see
     `Connecting`.
 
     Args:
         bridge: the bridge.
-        idle: the names of the modules that are not started.
+        idle: the names of the servers that are not started.
     """
     with Connecting(bridge.configuration, idle) as connecting:
         async with bridge:
@@ -175,7 +175,7 @@ async def connected(bridge: Bridge, idle: Collection[str] = ()) -> AsyncGenerato
 
 @asynccontextmanager
 async def show_connecting(bridge: Bridge, *, quiet: bool) -> AsyncGenerator[None]:
-    """Show which modules are connecting while the body waits for the modules that it needs. Show
+    """Show which servers are connecting while the body waits for the servers that it needs. Show
     nothing if `quiet` is set.
     """
     async with anyio.create_task_group() as group:

@@ -1,4 +1,4 @@
-"""`ideabridge doctor`: checks the program, the configuration, the store, the modules, the mind and
+"""`ideabridge doctor`: checks the program, the configuration, the store, the servers, the mind and
 the hosts.
 """
 

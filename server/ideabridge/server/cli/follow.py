@@ -161,7 +161,7 @@ class Followed:
 
 
 def place_and_name(progress: Progress) -> str:
-    """Return `module/tool`, or only the tool's name if it has no module."""
+    """Return `module/tool`, or only the tool's name if it has no server."""
     tool = progress.tool
     if tool is None:
         return progress.call.name

@@ -160,7 +160,7 @@ async def _take(
         line.enter_context(working(_progress("reading logs", history), quiet=quiet))
 
         async def connect() -> None:
-            # Start the modules only if there are calls to import. They show a line of their own
+            # Start the servers only if there are calls to import. They show a line of their own
             # while they connect, so remove the import's line first.
             line.close()
             await stack.enter_async_context(connected(bridge))
@@ -187,7 +187,7 @@ def _saying_what_stays(history: HistoryImport) -> Generator[None]:
 
 
 def _names(words: list[str]) -> dict[str, str]:
-    """Return the module that each name in the logs belongs to."""
+    """Return the server that each name in the logs belongs to."""
     names: dict[str, str] = {}
     for word in words:
         name, equals, module = word.rpartition("=")

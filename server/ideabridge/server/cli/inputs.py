@@ -272,7 +272,7 @@ async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str
 
 
 async def _ask_form(question: Inquiry, call: JSONObject) -> Decision:
-    """Ask the person a module's question, which came up during `call`."""
+    """Ask the person a server's question, which came up during `call`."""
     from ideabridge.bridge.runs.people import Decision
 
     say(f"? server {question.module} asks, in its own words:", "bold yellow")
@@ -370,7 +370,7 @@ def _is(value: JSON, kind: JSON) -> bool:
 
 
 async def _fields(schema: JSONObject) -> JSONObject | None:
-    """Ask the person for the fields of a module's form. Return the answers, or None if the person
+    """Ask the person for the fields of a server's form. Return the answers, or None if the person
     stopped.
     """
     content: JSONObject = {}
@@ -404,7 +404,7 @@ def _described(name: str, field: JSONObject) -> str:
     if "default" in field:
         parts.append(f"(default {readable_json(field['default'])})")
 
-    # Remove line breaks from the module's text, so that no part of it can pass for a line that
+    # Remove line breaks from the server's text, so that no part of it can pass for a line that
     # ideabridge wrote.
     return visible(" ".join(" ".join(parts).split()))
 
@@ -439,8 +439,8 @@ async def ask_all(run: Run) -> None:
 
 
 async def decline_all(run: Run) -> bool:
-    """Decline the modules' questions, because nobody is at a terminal and the calls end with this
-    process. Return whether any module had asked a question.
+    """Decline the servers' questions, because nobody is at a terminal and the calls end with this
+    process. Return whether any server had asked a question.
     """
     from ideabridge.bridge.loop.event import NOBODY_THERE
 

@@ -552,7 +552,7 @@ async def publish_idea(
             options.print_or_say(program_request.to_json(), program_request.text)
             return 0
 
-        # Connect the modules, because the definitions of their tools say what is read-only and what
+        # Connect the servers, because the definitions of their tools say what is read-only and what
         # is required.
         if chosen is not None:
             publication = await _publish_program(bridge, request, options, chosen)

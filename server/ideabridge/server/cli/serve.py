@@ -506,7 +506,7 @@ def _print_status(status: ModuleStatus) -> None:
 
 
 def _print_unusable(status: ModuleStatus) -> None:
-    """Report, on one line, why a module cannot start unless someone changes something. The line is
+    """Report, on one line, why a server cannot start unless someone changes something. The line is
     suitable for a log.
     """
     if status.state == "unusable":

@@ -96,7 +96,7 @@ def export_ideas(
         )
 
     with open_store(options) as store:
-        # Do not enter the bridge, because entering it starts the modules.
+        # Do not enter the bridge, because entering it starts the servers.
         bridge = Bridge(options.configuration(), store=store)
         if published:
             references += [name for name in _published(store) if name not in references]
@@ -331,7 +331,7 @@ async def import_ideas(
         store = stack.enter_context(open_store(options, create=True))
         bridge = Bridge(options.configuration(), store=store)
         if publish:
-            # Start the modules, because the definitions of their tools say what a plan might do.
+            # Start the servers, because the definitions of their tools say what a plan might do.
             await stack.enter_async_context(connected(bridge))
 
         for file, is_named in files:
@@ -351,7 +351,7 @@ async def import_ideas(
 
         lacking: list[str] = []
         if needed:
-            # Start the modules that the ideas name, so that they can be asked for their tools.
+            # Start the servers that the ideas name, so that they can be asked for their tools.
             if not publish:
                 bridge = await stack.enter_async_context(
                     connected(Bridge(options.configuration(), store=store))

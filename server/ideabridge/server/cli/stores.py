@@ -78,7 +78,7 @@ def open_bridge(options: Options) -> Bridge:
 
 
 def open_store(options: Options, *, create: bool = False) -> Store:
-    """Open the configured store, without starting modules. Raise `StoreError` if the store cannot
+    """Open the configured store, without starting servers. Raise `StoreError` if the store cannot
     be opened, or if it does not exist and `create` is false.
     """
     from ideabridge.bridge.store.store import Store

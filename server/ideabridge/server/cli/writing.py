@@ -49,7 +49,7 @@ class _Read:
         name: the name of its tool, or "" if it is not a tool.
         is_export: whether `ideas export` wrote it as a portable document.
         lines: the text that a person must see before the idea is saved.
-        mentions: the tools, modules and ideas that its calls name.
+        mentions: the tools, servers and ideas that its calls name.
     """
 
     file: str
@@ -137,7 +137,7 @@ async def add_ideas(
         return 1
 
     with open_store(options, create=True) as store:
-        # Start the modules, because the definitions of their tools say what a plan might do.
+        # Start the servers, because the definitions of their tools say what a plan might do.
         async with connected(Bridge(options.configuration(), store=store)) as bridge:
             saved = await _save_all(bridge, read, options, tuple(replace or ()), refuse)
 

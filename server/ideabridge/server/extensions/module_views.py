@@ -1,9 +1,9 @@
-"""Module views: decides which views of modules are passed on to hosts, and what replaces the
+"""Module views: decides which views of servers are passed on to hosts, and what replaces the
 others.
 
 A host knows only one server, ideabridge, and lets a view call any of its tools that is marked for
-views. So ideabridge passes on the views of at most one module. If it does, it marks all other tools
-as tools for models only, and does not offer its own view of a run.
+views. So ideabridge passes on the views of at most one server behind it. If it does, it marks all
+other tools as tools for models only, and does not offer its own view of a run.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _FOR_MODELS: Final = {"visibility": ["model"]}
 
 
 class ModuleViews:
-    """Decides which views of modules are passed on, and removes the others from messages.
+    """Decides which views of servers are passed on, and removes the others from messages.
 
     Attributes:
-        module: the module whose views are passed on, or None.
+        module: the server whose views are passed on, or None.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -58,7 +58,7 @@ class ModuleViews:
             bridge.modules[name].note([problem])
 
     def serves(self, module: str, uri: str) -> bool:
-        """Return whether a module is allowed to offer, or report changes to, the resource with this
+        """Return whether a server is allowed to offer, or report changes to, the resource with this
         URI.
         """
         if not is_view_uri(uri):
@@ -66,13 +66,13 @@ class ModuleViews:
         return module == self.module and not is_own_view_uri(uri)
 
     def meta(self, module: str | None, meta: JSONObject) -> JSONObject:
-        """Return the `_meta` of a module's message without the views that are not passed on."""
+        """Return the `_meta` of a server's message without the views that are not passed on."""
         if module is not None and module == self.module:
             return without_own_views(meta)
         return without_views(meta)
 
     def part(self, module: str, part: JSONObject) -> JSONObject:
-        """Return a part of a module's message with the `_meta` that is passed on."""
+        """Return a part of a server's message with the `_meta` that is passed on."""
         meta = object_or_empty(part.get("_meta"))
         changed = self.meta(module, meta)
         if changed == meta:
@@ -84,7 +84,7 @@ class ModuleViews:
         return passed_on
 
     def entries(self, module: str, entries: list[JSONObject]) -> list[JSONObject]:
-        """Return the entries of a module's list that are passed on."""
+        """Return the entries of a server's list that are passed on."""
         return [self.part(module, entry) for entry in entries if not self._withholds(module, entry)]
 
     def for_models(self, tool: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class ModuleViews:
         return {**tool, "_meta": meta}
 
     def result(self, module: str, result: JSONObject) -> JSONObject:
-        """Return the result of a module's call or prompt, with each withheld view replaced with an
+        """Return the result of a server's call or prompt, with each withheld view replaced with an
         explanation. HTML that is not a view is passed on as plain text.
         """
         changed = dict(self.part(module, result))
@@ -108,7 +108,7 @@ class ModuleViews:
         return changed
 
     def read(self, module: str, result: JSONObject) -> JSONObject:
-        """Return the result of reading a module's resource.
+        """Return the result of reading a server's resource.
 
         Raises:
             MCPError: the resource is a withheld view.
@@ -126,7 +126,7 @@ class ModuleViews:
         return {**self.part(module, result), "contents": parts}
 
     def reason_withheld(self, module: str, part: JSONObject) -> str:
-        """Return the reason why a module's view is withheld."""
+        """Return the reason why a server's view is withheld."""
         uri = str(part.get("uri", ""))[:200]
         if is_own_view(part):
             return f"server {module!r} gives {uri!r}, but views with that name belong to ideabridge"

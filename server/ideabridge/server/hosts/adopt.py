@@ -133,7 +133,7 @@ class Adoption:
     """The adoption of one server from a host.
 
     Attributes:
-        name: the name of the server in the host, and the name of the module.
+        name: the name of the server in the host, and in ideabridge's configuration.
         entry: the entry of the server in `ideabridge.json`.
         place: the place in the host's file that contains the server.
         target: the configuration that receives the server.
@@ -236,7 +236,7 @@ def find_servers(
         host: the host.
         environment: the folders and variables that locate the host's files.
         targets: the configurations that receive servers.
-        replaces: whether to replace modules of the same name.
+        replaces: whether to replace servers of the same name.
         only: the names to adopt; empty for all.
 
     Raises:

@@ -832,7 +832,7 @@ def _variables_in(text: str) -> dict[str, str]:
 
 def is_ourselves(entry: JSONObject) -> bool:
     """Return whether an entry, in any host's format, starts ideabridge, which cannot be its own
-    module.
+    server.
     """
     words = started_words(entry)
     if "ideabridge.server" in words:

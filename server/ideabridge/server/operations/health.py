@@ -69,8 +69,8 @@ class Health:
             f"the store of a workspace {problem}" for problem in dict.fromkeys(of_workspaces)
         ]
 
-        # While ideabridge is trying to reach a module that failed, it serves requests without that
-        # module. The modules of a workspace connect only after the request that opened it, so they
+        # While ideabridge is trying to reach a server that failed, it serves requests without that
+        # server. The servers of a workspace connect only after the request that opened it, so they
         # do not make the server unready.
         self._connected = self._connected or all(
             status.state != "connecting" for status in bridge.modules.statuses()

@@ -2,9 +2,9 @@
 --metrics`.
 
 A label never contains text that a user or a model wrote. Methods are MCP methods. Tools are this
-server's own tools and those from its tool files and modules; published ideas and tools without code
-are counted under `idea` and `latent`. The first `MOST_TOOLS` tools have series of their own, and
-all later tools share `other`. So the number of series is bounded.
+server's own tools and those from its tool files and from the servers behind it; published ideas and
+tools without code are counted under `idea` and `latent`. The first `MOST_TOOLS` tools have series
+of their own, and all later tools share `other`. So the number of series is bounded.
 
 The label `workspace` is the name of a workspace in a user's service. It is empty for the server
 itself, which for Prometheus is the same as a series without this label. Whatever several workspaces
@@ -71,7 +71,7 @@ class CountedTool:
 
     Attributes:
         workspace: the workspace in which it is called, or "".
-        module: the module, or "".
+        module: the server, or "".
         name: the name of the tool.
     """
 

@@ -92,9 +92,9 @@ class ServedRequest:
 
 
 def known_name(bridge: Bridge, module: str | None, name: str) -> tuple[str, str]:
-    """Return the (module, name) under which the operator sees a tool.
+    """Return the (server, name) under which the operator sees a tool.
 
-    A name that no module and no tool file has becomes `other`, because a model can define tools
+    A name that no server and no tool file has becomes `other`, because a model can define tools
     with names that it made up.
     """
     if module is None:

@@ -107,7 +107,7 @@ class LogView:
 
 
 class ModulePages:
-    """The pages about modules."""
+    """The pages about servers."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -126,7 +126,7 @@ class ModulePages:
         ]
 
     async def list(self, request: Request) -> Response:
-        """Show every module that the visitor is allowed to use, with its state."""
+        """Show every server that the visitor is allowed to use, with its state."""
         visitor = visitor_of(request)
         statuses = self._site.servers(visitor)
         rows = await anyio.to_thread.run_sync(self._rows, statuses, visitor)
@@ -265,7 +265,7 @@ class ModulePages:
         )
 
     async def show_tool(self, request: Request) -> Response:
-        """Show one tool of a module, with a form that calls it."""
+        """Show one tool of a server, with a form that calls it."""
         tool = self._tool(request, request.path_params["tool"])
         visitor = visitor_of(request)
         trial = await trial_of(self._site, request)
@@ -298,7 +298,7 @@ class ModulePages:
         return self._site.back(request, f"/{page_of(self._bridge, tool)}", text)
 
     async def log(self, request: Request) -> Response:
-        """Show the log of one module. The log can contain arguments from any caller, so only the
+        """Show the log of one server. The log can contain arguments from any caller, so only the
         owner and admins see it.
         """
         name = request.path_params["name"]

@@ -88,7 +88,7 @@ class FormStep:
     """A call of a tool.
 
     Attributes:
-        tool: the module and the name of the tool, as the plan has them.
+        tool: the server and the name of the tool, as the plan has them.
         values: the values of its parameters.
         target: `_outputPath`, or "".
         more: the other meta-properties, as JSON, or "".
@@ -101,7 +101,7 @@ class FormStep:
 
     @property
     def key(self) -> str:
-        """The module and the name of the tool, as one text."""
+        """The server and the name of the tool, as one text."""
         return encode_text(list[JSON](self.tool))
 
     def reference(self, place: int, part: str) -> str:
@@ -146,7 +146,7 @@ class FormTools:
         self._fields: dict[ToolKey, dict[str, Field]] = {}
 
     def find(self, key: ToolKey) -> Tool | None:
-        """Return the tool that a call means, or None if there is none. A call without a module
+        """Return the tool that a call means, or None if there is none. A call without a server
         means the only tool with this name.
         """
         if key in self._tools or key[0] is not None:

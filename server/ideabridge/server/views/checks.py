@@ -180,7 +180,7 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
 
 
 def _settings(configuration: Configuration, layer: Layer) -> str | None:
-    """Return the modules and the effective settings in a configuration file, or None if it has
+    """Return the servers and the effective settings in a configuration file, or None if it has
     none.
     """
     above = configuration.layers[configuration.layers.index(layer) + 1 :]
@@ -346,7 +346,7 @@ def check_rules(findings: Findings) -> None:
 
 
 def describe_module(findings: Findings, status: ModuleStatus) -> None:
-    """Describe the state of a module."""
+    """Describe the state of a server."""
     if status.state == "up":
         text = f"up: {counted(status.tools, 'tool')}, MCP {status.protocol_version or status.era}"
         findings.add(f"server {status.name}", text, hint="\n".join(status.notes) or None)

@@ -55,7 +55,7 @@ class Pending:
         at_work: whether a process executes the run.
         grants: the grants that people have made for later calls of the run that asks.
         instances: the number of instances of the run that asks.
-        server: how the module of the question's tool starts, as a start definition (see
+        server: how the server of the question's tool starts, as a start definition (see
             `start_definitions`), or "" if the journal does not have it.
     """
 
@@ -118,7 +118,7 @@ class OpenQuestions:
         seconds: the time that a question waits, in seconds, or None if there is no limit.
         grants, instances: see `Pending`.
         rooms: the executions that rooms are currently answering.
-        servers: the start definition of each module, keyed by module; "" is for the Python tools.
+        servers: the start definition of each server, keyed by server; "" is for the Python tools.
     """
 
     asked: tuple[tuple[Question, float | None], ...] = ()

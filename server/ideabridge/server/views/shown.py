@@ -111,7 +111,7 @@ def show_question(content: JSONObject, reasons: str, room: Room, sums: str = "")
 
     Args:
         content: the description of what would happen: the call with its values, the plan, or the
-            module's question.
+            server's question.
         reasons: the reasons for the question.
         room: the place.
         sums: see `ShownQuestion.sums`.
@@ -201,7 +201,7 @@ def _beginning(text: str, room: Room) -> str:
 
 
 def content_of(question: Question) -> JSONObject:
-    """Return the content of a question: the call, the plan, or what a module asks during a call."""
+    """Return the content of a question: the call, the plan, or what a server asks during a call."""
     content = shown_without_ids(question)
     elicitation = question.asked
     if elicitation is None:

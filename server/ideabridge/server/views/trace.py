@@ -36,7 +36,7 @@ class _ModuleTool:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """The event that starts a run: it names the modules' tools that the run can call."""
+    """The event that starts a run: it names the servers' tools that the run can call."""
 
     tools: tuple[_ModuleTool, ...] = ()
 
@@ -80,7 +80,7 @@ class CallBar:
             `_each`. An execution that a person repeats counts once.
         running: the executions that have started and not ended, each given by its item. For a call
             without `_each`, the item is None.
-        asking: the running executions that wait for an answer, either to their module's question or
+        asking: the running executions that wait for an answer, either to their server's question or
             about their outcome.
         again: the executions that a person has asked to repeat and that have not started again.
         event: the number of the event that listed the call.
@@ -234,7 +234,7 @@ class Trace:
         program: the text of the program, if the last Solution is one.
         printed: the text that programs have printed.
         output: the output as it is written in the Solution.
-        modules: the module of each tool that belongs to a module, keyed by the tool's name.
+        modules: the server of each tool that belongs to a server, keyed by the tool's name.
         decisions: a tuple (time, call, decision, decider, reason) for each decision, except those
             made by a grant.
         plan_asked: the time when the last plan was presented for approval.
@@ -428,6 +428,6 @@ class Trace:
 
 
 def module_of(bar: CallBar, trace: Trace) -> str:
-    """Return the module of a bar's call, or "" for in-process code."""
+    """Return the server of a bar's call, or "" for in-process code."""
     module = WrittenCall.of(bar.call).module
     return trace.modules.get(bar.name, "") if module is None else module

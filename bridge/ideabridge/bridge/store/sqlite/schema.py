@@ -512,7 +512,7 @@ def _create_first(database: Database) -> None:
     _table(database, "settings", {"key": str, "value": bytes}, key="key")
     _table(database, "counters", {"key": str, "value": int}, key="key")
 
-    # Lists of modules, definitions of tools, and shapes of results: see `ToolMemory`.
+    # Lists of servers, definitions of tools, and shapes of results: see `ToolMemory`.
     memory = _table(
         database,
         "tool_memory",

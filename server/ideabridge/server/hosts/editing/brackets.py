@@ -1,7 +1,7 @@
 """Brackets: changes one item of a collection that is written with brackets: a JSON object or list,
 a YAML flow mapping or sequence, or a TOML inline table.
 
-Each format's module finds the items and their positions. The functions here add, replace or remove
+Each format's server finds the items and their positions. The functions here add, replace or remove
 one item in the text, with its comma and its line, and change nothing else. In all these formats,
 only whitespace, commas and comments appear between the items.
 """
