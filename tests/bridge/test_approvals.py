@@ -201,7 +201,7 @@ async def test_a_decision_about_another_call_is_refused() -> None:
         run = await started(bridge, message("ada"), message("eve"))
         assert await run.wait(30) == "needs_approval"
         digests = [one.approval.digest for one in run.calls() if one.approval is not None]
-        with pytest.raises(JournalError, match="made about a different call"):
+        with pytest.raises(JournalError, match="about a different call"):
             run.runner.post(CallDecided(0, digests[1], "approve", decider_of("somebody")))
         assert [one["call"]["to"] for one in pending(run)] == ["ada", "eve"]
         # None of this is in the journal.

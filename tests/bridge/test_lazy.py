@@ -249,7 +249,7 @@ async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_a
         with pytest.raises(DecisionError, match="is pending"):
             run.decide(first["approval"], "approve", by="Ann")
 
-        with pytest.raises(JournalError, match="made about a different plan"):
+        with pytest.raises(JournalError, match="about a different plan"):
             run.runner.post(PlanDecided("0" * 64, "approve", decider_of("somebody")))
 
     async with Bridge(ASKS, toolbox=TOOLS, store=path) as bridge:

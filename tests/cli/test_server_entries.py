@@ -59,7 +59,7 @@ def test_a_server_is_added_and_can_be_called(capsys: pytest.CaptureFixture[str])
     lines = told(capsys, "servers", "logs", "own")["lines"]
     assert "own server starts with [secret:own-token]" in [line["text"] for line in lines]
     assert main(["servers", "add", "own", "--", "other"]) == 2
-    assert "already has a server 'own'" in capsys.readouterr().err
+    assert "already has a server named 'own'" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("project")
@@ -154,7 +154,7 @@ def test_a_secret_of_the_same_name_is_not_replaced(capsys: pytest.CaptureFixture
     first = told(capsys, *add, f"OWN_TOKEN={TOKEN}", "--", *START)
     assert first["secrets"] == {"env.OWN_TOKEN": "own-token"}
     assert main(["servers", "remove", "own"]) == 0
-    assert "`ideabridge secrets remove own-token` removes it" in capsys.readouterr().err
+    assert "run `ideabridge secrets remove own-token` to remove it" in capsys.readouterr().err
     second = told(capsys, *add, f"OWN_TOKEN={TOKEN[:-1]}B", "--", *START)
     assert second["secrets"] == {"env.OWN_TOKEN": "own-2-own-token"}
 

@@ -559,7 +559,7 @@ def test_an_unblocked_call_is_asked_about_with_its_references_resolved() -> None
 
 def test_a_denied_call_fails_with_the_reason_and_the_mind_is_told() -> None:
     driven = asking()
-    with pytest.raises(JournalError, match="made about a different call"):
+    with pytest.raises(JournalError, match="about a different call"):
         driven.post(CallDecided(1, "another", "deny", decider_of("Ann")))
 
     driven.post(CallDecided(1, digest(driven), "deny", decider_of("Ann"), "not today"))

@@ -255,7 +255,7 @@ async def test_scopes_that_a_module_demands_are_bounded() -> None:
                 refusals.append(str(caught.value))
             assert "needs you to sign in for more" in refusals[0]
             assert refusals[-1] == (
-                f"server 'tickets' has demanded 110 scopes so far; the limit is {MOST_SCOPES}"
+                f"server 'tickets' has required 110 scopes so far; the limit is {MOST_SCOPES}"
             )
             server.demanded = "s" * 5000
             with pytest.raises(ModuleSignInError) as caught:

@@ -129,8 +129,8 @@ async def test_a_parameter_that_names_one_value_many_times_is_measured(tmp_path:
         async with bridge(tmp_path) as one:
             run = await ran(one, calls=[big, {"_tool": name, "value": ["†state.x"] * 10_000}])
             wanted = (
-                "its parameters would have 80,000,000,000 bytes including the values referred to; "
-                f"the limit is {MOST_RESOLVED:,}"
+                "its parameters would take up 80,000,000,000 bytes including the values referred "
+                f"to; the limit is {MOST_RESOLVED:,}"
             )
             assert wanted in errors(run)
 
@@ -153,7 +153,7 @@ async def test_an_output_that_names_one_value_many_times_is_refused(tmp_path: Pa
     async with bridge(tmp_path) as one:
         run = await ran(one, calls=[big], output=["†state.x"] * 10_000)
         assert run.status == "failed"
-        assert "output would have 80,000,000,000 bytes" in errors(run)
+        assert "output would take up 80,000,000,000 bytes" in errors(run)
 
 
 async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path)
     given: dict[str, Any] = {"small": [[]] * 2000}
     many = ["†input.small"] * 10_000
     wanted = (
-        "would have 20,010,000 values (numbers, strings, lists, ...) including those referred "
+        "would contain 20,010,000 values (numbers, strings, lists, ...) including those referred "
         f"to; the limit is {MOST_VALUES:,}"
     )
     async with bridge(tmp_path) as one:

@@ -642,8 +642,8 @@ class Bridge:
 
         Args:
             ref: as in `Ideas.get`.
-            caller: the caller who asks. An idea of another caller counts as unknown unless it is
-                shared with this caller.
+            caller: the user who makes the request. An idea of another caller counts as unknown
+                unless it is shared with this caller.
             results: whether to include values from the results of calls. Results can be private, so
                 by default the ideas of later Requests omit them. Such a document lists the omitted
                 values in `left_out`, has its own id, and names the `original`.
@@ -661,7 +661,8 @@ class Bridge:
 
         Args:
             ref: as in `Ideas.get`.
-            caller: the caller who asks. Results from the runs of other callers are left out.
+            caller: the user who makes the request. Results from the runs of other callers are left
+                out.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: no idea has this name, or several ideas have it.
@@ -1067,7 +1068,7 @@ class Bridge:
                 can see is checked.
             live: whether to run plans whose calls only read.
             effects: whether to run the other plans, too.
-            caller: who asks.
+            caller: the user who makes the request.
 
         Raises:
             UnknownPublicationError: nothing is published to this caller under one of the names.
@@ -1177,8 +1178,8 @@ class Bridge:
         return self._rules.since(self.session_begun())
 
     def runs_at_work(self, caller: Viewer = LOCAL) -> int:
-        """Return the number of a caller's runs that this process currently drives. Runs that wait
-        for someone do not count.
+        """Return the number of a caller's runs that this process currently drives. Runs that are
+        waiting for someone do not count.
         """
         return self._open_runs.registry.at_work(caller)
 
@@ -1208,7 +1209,7 @@ class Bridge:
             instances: initial states keyed by instance, if `plan` is None.
             output: a value with references, if `plan` is None.
             input: the input. Its properties override those of the plan's input.
-            caller: the caller who asks. Other callers do not see the run.
+            caller: the user who makes the request. Other callers do not see the run.
             title: one line for people to read. If empty, the plan's title.
             planning: `lazy` or `eager`.
             samples: whether the caller's client has a model. If no mind is configured, this model
@@ -1261,7 +1262,7 @@ class Bridge:
         Args:
             program: the Python text. docs/programs.md describes what it can contain.
             input: the value of `input` in the program.
-            caller: the caller who asks. Other callers do not see the run.
+            caller: the user who makes the request. Other callers do not see the run.
             title: one line for people. If empty, the names of the tools that the program can call.
             samples: as in `run_plan`.
 
@@ -1354,7 +1355,7 @@ class Bridge:
             shown: the number of bytes of results that the mind sees in full: `value` for one
                 result, `request` for all results in a Request. If a member is absent, the mind or
                 the configuration decides.
-            caller: the caller who asks. Other callers do not see the run.
+            caller: the user who makes the request. Other callers do not see the run.
 
         Raises:
             PlanError: a pattern matches no tool, or a limit is unknown or invalid.
@@ -1682,8 +1683,8 @@ class Bridge:
         return run
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a method that writes to the store. Repeat the call while another program holds the
-        lock or the disk fails.
+        """Call a method that writes to the store. Repeat the call while another program is holding
+        the lock or the disk is failing.
 
             await bridge.patiently(lambda: run.submit(0, solution))
 

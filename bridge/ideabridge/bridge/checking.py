@@ -44,8 +44,8 @@ Answer = Literal["dry_run", "mermaid", "text"]
 async def check_beside(
     plan: Plan, check: Callable[[Unpack[Arguments]], T], *arguments: *Arguments
 ) -> T:
-    """Call a function that checks a plan, in a thread unless the plan is small, and return its
-    result.
+    """Call a function that checks a plan, and return its result. If the plan is large, call it in a
+    thread.
     """
     if _is_small(plan):
         return check(*arguments)

@@ -321,7 +321,7 @@ def _written(rules: Iterable[StandingRule]) -> bytes:
     data = encode({"version": _VERSION, "rules": stored})
     if len(data) > MAX_BYTES:
         raise StandingRuleError(
-            f"your standing rules would have {len(data):,} bytes; the limit is {MAX_BYTES:,}. "
+            f"your standing rules would take up {len(data):,} bytes; the limit is {MAX_BYTES:,}. "
             "Withdraw some with `ideabridge approvals rules --remove ID`"
         )
     return data
@@ -355,7 +355,7 @@ class _RuleFile:
 
     def __init__(self) -> None:
         # Always replace `_last` as a whole, because a thread can change the rules while the event
-        # loop reads them.
+        # loop is reading them.
         self._last = _ReadFile()
 
     def read(self) -> Mapping[str, StandingRule]:

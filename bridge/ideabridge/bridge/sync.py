@@ -376,7 +376,7 @@ def _awaitable(approver: SyncApprover) -> Approver:
     async def decide(request: ApprovalRequest) -> Decision:
         if inspect.iscoroutinefunction(approver):
             return await approver(request)
-        # Use a thread, because other calls must continue while the approver asks a person.
+        # Use a thread, because other calls must continue while the approver is asking a person.
         plain = cast("Callable[[ApprovalRequest], Decision]", approver)
         return await to_thread.run_sync(plain, request, abandon_on_cancel=True)
 

@@ -1138,7 +1138,7 @@ def allow_variables(file: Path, names: frozenset[str]) -> None:
     """
     for name in sorted(names):
         if not _NAME.fullmatch(name):
-            raise TrustError(f"{name[:80]!r} is not the name of an environment variable")
+            raise TrustError(f"{name[:80]!r} is not a valid name for an environment variable")
 
     def change(before: Trusted | None) -> Trusted:
         trusted = before or Trusted()

@@ -107,7 +107,7 @@ def client_key(context: Context) -> Hashable:
 
 
 class MissingScopeError(IdeabridgeError):
-    """A token is valid, but lacks a scope that the configuration demands (`auth.scopes`)."""
+    """A token is valid, but lacks a scope that the configuration requires (`auth.scopes`)."""
 
 
 def token_caller(token: str) -> str:

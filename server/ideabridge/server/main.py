@@ -46,8 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         import signal
 
         gc.freeze()
-        # Without this, Python would report an error if Ctrl-C is pressed again while it waits for
-        # threads.
+        # Without this, Python would report an error if Ctrl-C is pressed again while it is waiting
+        # for threads.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     return code

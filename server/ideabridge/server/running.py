@@ -1,7 +1,7 @@
 """Running: waits for runs on behalf of requests, asks the client, composes answers about runs, and
 cancels and publishes them (`save_as`).
 
-`Running.wait` serves every request that waits for a run. While it waits, the person at the client
+`Running.wait` serves every request that is waiting for a run. Meanwhile, the person at the client
 is asked about calls that need approval, and the client's model answers Requests, if the client
 supports this. Up to 2025-11-25 the questions go out on the back-channel. From 2026-07-28 the
 request is answered with the questions (`InputRequired`), and `Running.take_up` reads the answers
@@ -160,12 +160,12 @@ async def _with_progress(
 ) -> None:
     """Await `wait` for at most `seconds`.
 
-    If the request wants progress notifications, send them for every call, and while a call waits
-    for a server to start.
+    If the request wants progress notifications, send them for every call, and while a call is
+    waiting for a server to start.
 
     Args:
         run: the run that the request is about.
-        request: the request that waits.
+        request: the request that is waiting.
         seconds: the maximum time that the request waits.
         wait: the function that waits.
         connecting: returns the names of the servers that are connecting now.

@@ -577,7 +577,7 @@ class _Common:
 
 
 def _calls_door(served: _Served, common: _Common, workspaces: Workspaces | None) -> WorkspaceDoor:
-    """Return the door for all requests except those to the page."""
+    """Return the application that admits all requests except those to the page."""
     from ideabridge.server.transports.gate import TokenDoor
     from ideabridge.server.transports.http import application
     from ideabridge.server.transports.workspace_door import WorkspaceDoor

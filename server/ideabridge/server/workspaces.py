@@ -96,8 +96,8 @@ def workspace_folder(name: str) -> Path:
         )
     if not folder.is_dir():
         raise UnknownWorkspaceError(
-            f"the folder of workspace {name!r} no longer exists; `ideabridge service forget "
-            f"{name}` removes it"
+            f"the folder of workspace {name!r} no longer exists; run `ideabridge service forget "
+            f"{name}` to remove it"
         )
     return folder
 

@@ -371,8 +371,8 @@ def decode_trusted(data: str | bytes) -> JSON:
             raise InvalidJSONError(f"stored text is not JSON: {error}") from None
 
     # orjson reads integers beyond 64 bits as floats, so text that contains one must be read again
-    # to get it exactly. Search the bytes for such long numbers first, because most texts contain
-    # none, and searching the bytes is far faster than walking through the value.
+    # to get it exactly. Search the bytes for such long numbers first, because most texts contain no
+    # such numbers, and searching the bytes is far faster than walking through the value.
     digits = (data.encode() if isinstance(data, str) else data).translate(_AS_DIGITS)
     if _LONG in digits and _has_big_float(value):
         return cast("JSON", json.loads(data))

@@ -1,8 +1,8 @@
 """Tool files: Python files whose top level defines tools, activities and message handlers.
 
 `load_tool_file` runs a file. `load_tool_files_anew` runs files from one folder again, while calls
-might still run code from an earlier load: a file and the modules in its folder become new module
-objects, and the old module objects stay as they are.
+might still be running code from an earlier load: a file and the modules in its folder become new
+module objects, and the old module objects stay as they are.
 
 One process can have tool files from several independent folders. Therefore, while a file runs, only
 modules from its own folder can be imported, even if a module in another folder has the same name.
@@ -224,8 +224,8 @@ def load_tool_files_anew(
 
     Args:
         files: the path of each file, and the digest that it must have; see `load_tool_file`.
-        is_wanted: returns whether the caller still waits for the result. If the caller no longer
-            waits, the old modules in the folder are restored at the end.
+        is_wanted: returns whether the caller is still waiting for the result. If the caller is no
+            longer waiting, the old modules in the folder are restored at the end.
         seconds: the time to wait for an earlier load that has not ended.
 
     Returns:

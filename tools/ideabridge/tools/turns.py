@@ -37,8 +37,8 @@ class HeldProcess:
 
     @contextmanager
     def holding(self, pid: int | None) -> Generator[None]:
-        """Let `kill` kill this process while the block waits for it. If the work has already been
-        given up, kill the process immediately.
+        """Let `kill` kill this process while the block is waiting for it. If the work has already
+        been given up, kill the process immediately.
         """
         with self._lock:
             self._pid = pid
@@ -74,7 +74,7 @@ class FairPlaces:
     def __init__(self, places: int, each: int | None = None) -> None:
         self._free = places
         self._each = places if each is None else each
-        # The waiting tasks of each caller. A caller that has none has no entry.
+        # The waiting tasks of each caller. A caller without waiting tasks has no entry.
         self._lines: dict[str, deque[anyio.Event]] = {}
         self._at_work: Counter[str] = Counter()
         self._last_turn: dict[str, int] = {}
@@ -98,7 +98,7 @@ class FairPlaces:
         The function runs in a thread and holds a place.
 
         A thread cannot be stopped. Therefore, if the task is cancelled, the process that the thread
-        waits for is killed.
+        is waiting for is killed.
         """
         process = HeldProcess()
         async with self.place():

@@ -218,8 +218,8 @@ class _Worker:
 class _Job:
     """One job of a worker.
 
-    It lets the thread that waits for the job and the task that gives it up agree on which of them
-    ends the worker.
+    It lets the thread that is waiting for the job and the task that gives it up agree on which of
+    them ends the worker.
 
     Attributes:
         is_begun: whether the thread has begun to wait. If so, the thread ends the worker when the
@@ -297,7 +297,7 @@ class Workers:
         async with _turns().place():
             while True:
                 # A worker ends when the thread that started it ends, so start it in this thread
-                # rather than in the thread that waits for its answer.
+                # rather than in the thread that is waiting for its answer.
                 job_at_work = _Job(self._take(START_SECONDS))
                 try:
                     return await anyio.to_thread.run_sync(

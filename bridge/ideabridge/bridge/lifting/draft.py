@@ -84,7 +84,7 @@ class PlanDraft:
         calls: the calls of the plan.
         output: the output of the plan.
         inputs: the tool's input.
-        parameters: the parameters that literals became.
+        parameters: the parameters that replace literals.
         explained: the literals that have several possible explanations.
         chosen: the replacements that a person chose for literals, keyed by the literals' paths.
         asks_mind: the places of the calls that ask a mind each time.
@@ -446,7 +446,7 @@ class _Making:
     Attributes:
         explained: the literals with their explanations.
         chosen: the replacements that a person chose, keyed by the literal's path.
-        parameters: the parameters that literals became.
+        parameters: the parameters that replace literals.
     """
 
     def __init__(
@@ -769,7 +769,7 @@ def _is_number(value: JSON) -> bool:
 
 def _copied_part(explanations: Found) -> str | None:
     """Return why an unexplained literal might be wrong for other data: part of it appeared in an
-    earlier string. Return None if no part did, or if two runs had the same value.
+    earlier string. Return None if no part did, or if the same value occurs in two runs.
     """
     if explanations.inside is not None and explanations.runs == 1:
         return COPIED_PART

@@ -24,7 +24,7 @@ A pair (module, instance) is a *lane*. In-process Python tools share one lane. A
 in the lane of every server that its plan calls, or in all lanes if a mind answers it; a clean room
 is in the lanes of the tools that it is given; latent calls and built-in tools are in no lane. A
 call waits until the earlier calls have settled, however they ended: unlike `_after`, the order does
-not demand success. The order delays a call's execution but not its approval.
+not require success. The order delays a call's execution but not its approval.
 
 *Conflicts.* Data and `_after` take precedence over the order. If an earlier call reads what a later
 call writes, data and order form a circle; `rearrange` then drops the order within that circle and
@@ -786,7 +786,7 @@ class Graph:
                     bound[number] = tuple(writer for writer in writers if writer not in circle)
 
     def cycle_message(self, cycle: Sequence[int]) -> str:
-        """Return the error for calls that wait for each other in a circle."""
+        """Return the error for calls that are waiting for each other in a circle."""
         labels = [self.call(index).label for index in cycle[:_MOST_NAMED]]
         if len(cycle) > _MOST_NAMED:
             labels.append(f"{len(cycle) - _MOST_NAMED:,} more calls")
@@ -1008,7 +1008,9 @@ class ListedOrder:
         return None
 
     def give_way(self, call: Call, before: int) -> None:
-        """Let `call` run before the earlier call `before`, which waits for the result of `call`."""
+        """Let `call` run before the earlier call `before`, which is waiting for the result of
+        `call`.
+        """
         self._given_way.setdefault(call.index, set()).add(before)
 
     def join(self, call: Call, tool: Tool) -> None:

@@ -134,7 +134,7 @@ class Progress:
         error: `{"kind", "message", ...}` if the call failed, was caught or was skipped.
         wrote: the full paths to which the call wrote.
         staged: whether only the call's group sees what the call wrote.
-        approval: the question whether the call may run, while a person is asked.
+        approval: the question whether the call may run, while a person is being asked.
         granted: the call whose grant approves this call without anyone being asked. This attribute
             is set until the approval is journaled.
         approved_by: who approved the call. None if nobody has approved the call yet, or if the

@@ -99,12 +99,12 @@ def too_large(name: str, size: Size) -> str | None:
     """
     if size.size > MOST_RESOLVED:
         return (
-            f"{name} would have {size.size:,} bytes including the values referred to; the limit "
-            f"is {MOST_RESOLVED:,}"
+            f"{name} would take up {size.size:,} bytes including the values referred to; the "
+            f"limit is {MOST_RESOLVED:,}"
         )
     if size.values > MOST_VALUES:
         return (
-            f"{name} would have {size.values:,} values (numbers, strings, lists, ...) including "
+            f"{name} would contain {size.values:,} values (numbers, strings, lists, ...) including "
             f"those referred to; the limit is {MOST_VALUES:,}"
         )
     return None

@@ -466,7 +466,7 @@ class Planning:
             raise JournalError("the plan is still being written, so nobody can decide on it yet")
         if self.question.digest != digest:
             raise JournalError(
-                "the decision was made about a different plan, not about the one that is waiting"
+                "the decision is about a different plan than the one that is waiting"
             )
 
     def _decided(self, event: PlanDecided) -> PlanResult:

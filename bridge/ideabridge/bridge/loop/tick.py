@@ -35,9 +35,9 @@ Invariants:
   that are waiting for a person. Only `_take_place`, `_free_place`, `_pause`, `_resume`,
   `_open_approval` and `_end_asking` change them.
 - At most `settings.parallel_calls` executions have a place.
-- When no call can change its status and nobody is being asked, circles of calls that wait for each
-  other are broken up. Data then takes precedence over order. If only the order holds a call back,
-  the call runs. If data alone forms the circle, its calls fail.
+- When no call can change its status and nobody is being asked, circles of calls that are waiting
+  for each other are broken up. Data then takes precedence over order. If only the order holds a
+  call back, the call runs. If data alone forms the circle, its calls fail.
 
 Example: `a` writes `state.x`, and `b` reads it. Both start as WAITING. `a` becomes QUEUED, then
 RUNNING, and `due` holds its `Execute`; `_waiting` is `{a: [b]}`. `CallFinished` of `a` settles `a`.
@@ -410,7 +410,7 @@ class Tick:
         self._drain()
 
     def decided(self, event: events.CallDecided) -> None:
-        """Apply a decision to a call that waits for one."""
+        """Apply a decision to a call that is waiting for one."""
         progress = self.progress.get(event.call)
         if (
             progress is None
@@ -421,8 +421,7 @@ class Tick:
 
         if event.digest != progress.approval.digest:
             raise JournalError(
-                f"the decision on call {event.call} was made about a different call, not about the "
-                "one that is waiting"
+                f"the decision is about a different call than call {event.call}, which is waiting"
             )
 
         grant = grant_of(progress, event)
@@ -721,8 +720,8 @@ class Tick:
             self.due["commit", -1, None] = Commit(tuple(self.progress))
 
     def _stuck(self) -> bool:
-        """Break up circles of calls that wait for each other, once no other call can change its
-        status.
+        """Break up circles of calls that are waiting for each other, once no other call can change
+        its status.
 
         Data takes precedence over order: if only the order holds a call back, the call runs. If
         data alone forms the circle, its calls fail.

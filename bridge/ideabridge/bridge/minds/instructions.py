@@ -124,8 +124,8 @@ class _Brief:
 
         keywords = read_as(SchemaKeywords, schema)
         if "anyOf" in schema and "properties" not in schema:
-            # Leave out the alternative that accepts a reference, because the instructions say once
-            # that a reference can replace any value.
+            # Leave out the alternative that accepts a reference, because the instructions already
+            # say that a reference can replace any value.
             kinds = dict.fromkeys(
                 self._type(branch, depth + 1)
                 for branch in list_or_empty(schema["anyOf"])

@@ -493,8 +493,8 @@ class DirectClient(Protocol):
 
     @property
     def session(self) -> Hashable:
-        """A value that identifies the client and is the same for all its calls. A server's log
-        messages reach no other client.
+        """A value that identifies the client in all its calls. A server's log messages reach no
+        other client.
         """
         ...
 
@@ -516,7 +516,7 @@ class DirectClient(Protocol):
         ...
 
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
-        """Ask a question that has been marked as the server's, while the call waits.
+        """Ask a question that has been marked as the server's, while the call is waiting.
 
         Raises:
             MCPError: the client cannot be asked now, or it answered with this error.
@@ -556,7 +556,7 @@ class Asking:
     Args:
         module: the server that is called.
         tool: the name that errors use for the tool.
-        seconds: the timeout of the call. Its clock stops while a person is asked.
+        seconds: the timeout of the call. Its clock stops while a person is being asked.
         asker: passes questions to the caller, or None if nobody can be asked.
         secrets: the values to hide.
         client: the client of a direct call. It is asked instead of `asker`.
@@ -683,9 +683,7 @@ class Asking:
                 self._told = anyio.Event()
 
     async def all_passed_on(self) -> None:
-        """Wait, for at most a second, until all log messages and progress so far have reached the
-        client.
-        """
+        """Wait up to a second until all log messages and progress have reached the client."""
         with anyio.move_on_after(_LOG_SECONDS):
             if self._passing is not None:
                 await self._passing.wait()
@@ -693,7 +691,7 @@ class Asking:
                 await self._told.wait()
 
     async def relay(self, question: types.InputRequest) -> types.InputResponse:
-        """Ask the client of a direct call while the call waits.
+        """Ask the client of a direct call while the call is waiting.
 
         Raises:
             MCPError: nobody could be asked, or the client answered with this error.

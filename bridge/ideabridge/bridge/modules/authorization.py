@@ -1,10 +1,11 @@
 """Authorization: obtains access tokens and adds them to the requests to a server (OAuth 2.1 with
 the MCP SDK).
 
-    Authorization one for each server over HTTP; an `httpx2.Auth` OAuthClientProvider the SDK's
-      flow: discovery, registration, PKCE, exchange, refresh SignInFile stores the tokens Person
-      opens an address and returns the redirect address; None in a server DevicePerson alternative
-      to Person: enters a code in a browser on another device
+    Authorization       one for each server over HTTP; an `httpx2.Auth`
+      OAuthClientProvider   the SDK's flow: discovery, registration, PKCE, exchange, refresh
+      SignInFile            stores the tokens
+      Person                opens an address and returns the redirect address; None in a server
+      DevicePerson          alternative to Person: enters a code in a browser on another device
 
 The SDK's provider holds one lock from a request until its answer, which would make calls wait for
 each other. So the provider runs only when it is needed: when a token has expired, or when the
@@ -174,7 +175,7 @@ class Authorization(httpx2.Auth):
         self._failure: ModuleSignInError | None = None
         self._back = ""
         self._lock = anyio.Lock()
-        # The number of requests that wait for a token, and when the last such wait ended.
+        # The number of requests that are waiting for a token, and when the last such wait ended.
         self._requests_waiting = 0
         self._last_wait = -math.inf
         self.signed_in: str | None = None
@@ -391,11 +392,11 @@ class Authorization(httpx2.Auth):
         return True
 
     def _demanded(self, challenge: httpx2.Response, before: Iterable[str]) -> list[str]:
-        """Return the scopes that a server demands.
+        """Return the scopes that a server requires.
 
         Args:
             challenge: the server's refusal.
-            before: the scopes that were demanded or granted before. They are stored together with
+            before: the scopes that were required or granted before. They are stored together with
                 the new scopes.
 
         Raises:
@@ -414,7 +415,7 @@ class Authorization(httpx2.Auth):
         if count > MOST_SCOPES:
             raise ModuleSignInError(
                 self._module,
-                f"server {self._module!r} has demanded {count:,} scopes so far; the limit is "
+                f"server {self._module!r} has required {count:,} scopes so far; the limit is "
                 f"{MOST_SCOPES}",
             )
 
@@ -652,10 +653,10 @@ class Authorization(httpx2.Auth):
 
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
         """Return the challenge, extended with the configured scopes and the scopes that were
-        granted or demanded before.
+        granted or required before.
 
         Raises:
-            ModuleSignInError: the server demands too much.
+            ModuleSignInError: the server requires too many scopes.
         """
         self._demanded(challenge, (self._sign_in.scope or "").split())
         named = extract_field_from_www_auth(challenge, "scope")
@@ -788,10 +789,10 @@ class Authorization(httpx2.Auth):
         context.protected_resource_metadata = sign_in.resource
 
     async def _want(self, challenge: httpx2.Response) -> None:
-        """Remember the scopes that the server demands, for the next sign-in.
+        """Remember the scopes that the server requires, for the next sign-in.
 
         Raises:
-            ModuleSignInError: the server demands too much.
+            ModuleSignInError: the server requires too many scopes.
         """
         if challenge.status_code != _FORBIDDEN or self._file is None:
             return

@@ -181,9 +181,7 @@ class Backchannel:
     async def elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """Answer a question from the module: pass it to the call that it belongs to, or cancel
-        it.
-        """
+        """Pass a question from the server to the call that it belongs to, or cancel it."""
         answer = await self._answer(context, types.ElicitRequest(params=params))
         if isinstance(answer, types.ElicitResult | types.ErrorData):
             return answer

@@ -177,7 +177,7 @@ class ConnectionPool:
 
 
 class _Pooled:
-    """A server and the number of calls that currently use it.
+    """A server and the number of calls that are currently using it.
 
     Attributes:
         configured: the server that everybody else uses.

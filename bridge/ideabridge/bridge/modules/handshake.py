@@ -106,7 +106,7 @@ class Handshake:
 
     def is_late(self, message: JSONRPCResponse | JSONRPCError) -> bool:
         """Record an answer. Return True if its request was already answered with a `refusal`, so
-        that nothing waits for the answer any more.
+        that nothing is waiting for the answer any more.
         """
         if message.id is None or message.id != self._discover:
             return False

@@ -6,7 +6,7 @@
                         tried after the server has refused the POST of `initialize`, or has answered
                         it like a server of the older transport
     ModuleHTTPClient    sends the requests
-    Mailbox passes on what the server sends
+    Mailbox             passes on what the server sends
 
 The SDK's transport does less: it matches an answer with a call only by the stream on which it
 arrives, loses an answer that follows a malformed event and, in the older transport, does not report

@@ -13,7 +13,7 @@ One task (`run`) enters and leaves every connection; any number of tasks `call`.
     up -> idle              nobody has used it for `idle` seconds
 
 A server starts out idle if its list of tools is known from an earlier process, unless its entry
-demands a connection at the start. Attempts to connect to a failed server continue until this
+requires a connection at the start. Attempts to connect to a failed server continue until this
 process ends, and an attempt begins immediately if a call needs the server.
 """
 
@@ -280,7 +280,7 @@ class Module:
         self._asks_legacy = False
         self._closed = False
         self._launch: Launch | None = None
-        # Set by a call that waits for a connection, in order to start an attempt.
+        # Set by a call that is waiting for a connection, in order to start an attempt.
         self._needed = anyio.Event()
         self._settled = anyio.Event()
         # Set whenever an attempt ends or the server comes up.
@@ -700,7 +700,7 @@ class Module:
 
     async def _needs_person(self) -> bool:
         """Return whether a person has to sign in again. If so, the server is connected immediately,
-        so that its status says so before somebody needs the server.
+        so that its status says so before anybody needs the server.
         """
         had_token = self._recalled is not None and self._recalled.had_token
         if not had_token or self.authorization is None:
@@ -846,8 +846,8 @@ class Module:
             self._connection.stop()
 
     def _wake(self) -> None:
-        """Wake the tasks that wait in `reach`, because an attempt has ended or the connection is
-        up.
+        """Wake the tasks that are waiting in `reach`, because an attempt has ended or the
+        connection is up.
         """
         moved = self._moved
         self._moved = anyio.Event()
@@ -1505,7 +1505,7 @@ class Module:
         """Wait for a usable connection.
 
         Raises:
-            ModuleError: as for `reach`. Also raised if there is no connection at the deadline.
+            ModuleError: as for `reach`. Also raised if no connection exists at the deadline.
         """
         with anyio.move_on_at(deadline) as scope:
             await self.reach()

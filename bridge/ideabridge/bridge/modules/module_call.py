@@ -28,8 +28,8 @@ class ModuleCall:
             the configured `timeout`. The time spent connecting before the first attempt and waiting
             for other calls (`parallel`) does not count.
         progress: called with the server's progress notifications.
-        queue_key: a value that is the same for all calls in one queue, such as the id of their run;
-            see `FairLimiter`.
+        queue_key: a value that all calls in one queue share, such as the id of their run; see
+            `FairLimiter`.
         asker: answers the server's questions during the call, or None if nobody can answer. The
             time spent waiting for answers does not count.
         client: the client of a direct call, which answers the server's questions. The answer to a

@@ -14,7 +14,7 @@ several servers):
     follow  every change of its state
 
 The configuration can change while servers are in use (`change`): a server whose entry changes is
-replaced by a new server, and ends as soon as the calls that still use it have ended.
+replaced by a new server, and ends as soon as the calls that are still using it have ended.
 
 Several `Modules` objects in one process can share servers, so that each server starts only once:
 one object lends servers to the others, by name (`lend`). The lender owns these servers: it starts,

@@ -558,7 +558,7 @@ def _check_launch(module: str, launch: Launch, secrets: Secrets) -> None:
     """Check the filled-in values, and register the secret values."""
     for name, text in launch.env.items():
         if not name or "=" in name or "\0" in name:
-            raise _error(module, "env", f"{name[:40]!r} is not the name of a variable")
+            raise _error(module, "env", f"{name[:40]!r} is not a valid variable name")
         secrets.add_env(name, text)
 
     if launch.url:
@@ -567,7 +567,7 @@ def _check_launch(module: str, launch: Launch, secrets: Secrets) -> None:
     for name, text in launch.headers.items():
         secrets.add_header(name, text)
         if not _HEADER_NAME.fullmatch(name):
-            raise _error(module, "headers", f"{name[:40]!r} is not the name of a header")
+            raise _error(module, "headers", f"{name[:40]!r} is not a valid header name")
         if not text.isprintable() or not text.isascii():
             raise _error(
                 module, f"headers.{name}", "a header may contain only printable ASCII characters"

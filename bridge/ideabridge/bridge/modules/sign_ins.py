@@ -78,7 +78,7 @@ class SignIn(BaseModel):
         expires_at: the time when the access token expires, in seconds since 1970, or None if that
             is unknown.
         scope: the scopes that the next sign-in asks for, separated by spaces: the scopes of the
-            tokens, and the scopes that the server has demanded since then. None means the scopes
+            tokens, and the scopes that the server has required since then. None means the scopes
             that the server names.
         client: the client to which the tokens were issued.
         server: the authorization server that issued the tokens.

@@ -1,4 +1,6 @@
-"""Start progress: reports to a caller which servers are starting while its call waits for them."""
+"""Start progress: reports to a caller which servers are starting while its call is waiting for
+them.
+"""
 
 from __future__ import annotations
 

@@ -370,7 +370,9 @@ class ChildProcess:
 
     @property
     def has_exited(self) -> bool:
-        """True if the process itself has ended. Other processes in its group might still run."""
+        """True if the process itself has ended. Other processes in its group might still be
+        running.
+        """
         return self._process.returncode is not None
 
     @property

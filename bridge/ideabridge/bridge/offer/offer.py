@@ -437,7 +437,7 @@ class Offer:
     async def reach(self, modules: Iterable[str | None]) -> None:
         """Wait up to `SETTLE_SECONDS` until these servers have listed their tools or have failed.
 
-        Modules that are not configured are ignored, and so is None, which means this process.
+        Servers that are not configured are ignored, and so is None, which means this process.
         """
         await self.know_names()
         configured = {*modules} & {*self.modules.names}

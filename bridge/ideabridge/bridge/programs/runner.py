@@ -8,8 +8,8 @@ therefore gets the same results in the same order as before, and makes the same 
 `ProgramRunner` compares each call with the journaled one, and raises `DivergedError` if they
 differ. It turns the steps of the program into events, which the `Runner` of the run posts.
 
-A program runs only while this process holds the lease of its run. When the run waits for a person,
-the worker is released, and the program begins again once there is something to do.
+A program runs only while this process holds the lease of its run. When the run is waiting for a
+person, the worker is released, and the program begins again once there is something to do.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ProgramRunner:
             into events.
 
     Attributes:
-        waits: True while the program waits for a result.
+        waits: True while the program is waiting for a result.
     """
 
     def __init__(

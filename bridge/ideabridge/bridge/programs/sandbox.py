@@ -860,8 +860,8 @@ class ProgramSession:
         on_steps: called in the event loop with the next steps.
         refer: returns the reference that replaces a handle in calls and outputs.
         calls: maximum number of calls that the program can make.
-        on_park: called when another session needs the worker of this session while this session
-            waits. The function closes this session. If None, the session keeps its worker.
+        on_park: called when another session needs the worker of this session while this session is
+            waiting. The function closes this session. If None, the session keeps its worker.
 
     Attributes:
         computes: whether the program might take a step before `answer` is called.

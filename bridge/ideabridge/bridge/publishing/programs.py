@@ -838,13 +838,13 @@ def recorded_defaults(
     inputs: Sequence[JSON],
     recordings: Sequence[RecordedResults],
 ) -> list[RecordedLiteral]:
-    """Return at most 20 defaults of properties of `input`: those that occur in only one recorded
-    run.
+    """Return the default values in the schema of `input` that occur in only one recorded run, at
+    most 20.
 
     Such a default is a string that occurs in the run, even within a longer string that the run
     sent, or a number that a result contained before the run sent it. One run cannot show whether
-    such a default is right for a caller who passes no value. A value that two runs had does not
-    count. Other numbers do not count either, because they are sizes and limits. Plans treat such
+    such a default is right for a caller who passes no value. A value that occurs in two runs is
+    left out. Other numbers do not count either, because they are sizes and limits. Plans treat such
     numbers in the same way.
 
     Args:

@@ -81,8 +81,8 @@ class PublishRequest:
     def digest_with(self, written: JSONObject) -> str:
         """Return a digest of the request.
 
-        The digest is the same for all requests to publish the same program from the same runs,
-        under the same name, for the same audience.
+        The digest is shared by all requests to publish the same program from the same runs, under
+        the same name, for the same audience.
 
         Args:
             written: the program as JSON, or the name of whoever writes it.

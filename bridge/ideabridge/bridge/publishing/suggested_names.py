@@ -99,7 +99,7 @@ def unnamed(suggestions: Sequence[Suggestion], error: IdeabridgeError) -> NamedS
 async def _ask(
     bridge: PublishingBridge, suggestions: Sequence[Suggestion], caller: str
 ) -> list[str]:
-    """Return the names that the mind chose, one for each suggestion, as the schema demands.
+    """Return the names that the mind chose, one for each suggestion, as the schema requires.
 
     Raises:
         IdeabridgeError: the mind did not answer, or its answer does not satisfy the schema.

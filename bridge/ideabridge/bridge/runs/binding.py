@@ -1,10 +1,10 @@
 """Binding: decides which tools a run from a journal can call in this process.
 
 A run is bound to the servers that it began with: its `RunStarted` has a digest of the start
-definition of each server that its tools reach (`start_definitions`). While the run waits, anything
-else in the configuration can change. A call is refused if its server now starts in a different way,
-or if its Python tool is missing or has a different definition. `Executor` compares the definitions
-of a module's tools each time before it sends a call.
+definition of each server that its tools reach (`start_definitions`). While the run is waiting,
+anything else in the configuration can change. A call is refused if its server now starts in a
+different way, or if its Python tool is missing or has a different definition. `Executor` compares
+the definitions of a server's tools each time before it sends a call.
 
 A run continues if none of its remaining calls would be refused. If a mind later makes a call that
 is refused, only that call fails, with the reason.

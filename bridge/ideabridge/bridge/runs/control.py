@@ -262,7 +262,7 @@ class Control:
     async def left_by_driver(self, run: Run) -> None:
         """Wait briefly until another process releases the lease of a run that is at rest there."""
         # Do not wait long, because a process that is asking its approver keeps the lease. A run
-        # that waits for a solution is different: its process releases the lease with the next
+        # that is waiting for a solution is different: its process releases the lease with the next
         # write, and an answer that arrives before that write would be lost, so wait longer.
         patience = ANSWERS_SECONDS if run.status == "needs_solution" else FOLLOWS_SECONDS
         deadline = anyio.current_time() + patience

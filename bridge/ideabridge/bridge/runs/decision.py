@@ -116,7 +116,8 @@ class Standing:
 
     Attributes:
         status: the status of the run with its rooms, see `RunStatus`.
-        waits: True if the run waits for someone and nothing was active at the end of its journal.
+        waits: True if the run is waiting for someone and nothing was active at the end of its
+            journal.
         fault: why the run cannot continue in this process, or None if it can.
         events: the number of events in the journals of the run and its rooms, or None for a room.
     """
@@ -165,7 +166,7 @@ class Facts:
 
     @property
     def is_queued(self) -> bool:
-        """True if the run, or the run that it belongs to, waits for a worker."""
+        """True if the run, or the run that it belongs to, is waiting for a worker."""
         return QUEUED in (self.record.status, self.root.status)
 
     @property

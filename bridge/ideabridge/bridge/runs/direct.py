@@ -464,7 +464,7 @@ class DirectSessions:
             error = cast("JSONObject | None", body.get("error"))
             return EndedCall(tool, parameters, step, body.get("value"), error)
 
-        # The call has become a run: either the run of an idea or, because the call waited for
+        # The call has become a run: either the run of an idea or, because the call was waiting for
         # approval, a run of this single call.
         run = read_run(self._store, run_id)
         if run is None:

@@ -691,7 +691,7 @@ class People:
 
     @property
     def parks(self) -> bool:
-        """True while a call waits for an answer to a question from its server. Such a question
+        """True while a call is waiting for an answer to a question from its server. Such a question
         exists only in this process.
         """
         return any(question.kind == "question" for question in self._pending().values())

@@ -97,9 +97,9 @@ class Recovery:
     """Takes up the runs that were active when their process died or abandoned them, provided that
     no other process drives them.
 
-    Runs that wait for a solution or an approval continue when someone answers. Runs that were
-    interrupted because the configuration had changed continue under their own configuration. A run
-    that was taken up twice without progress is set aside, because it might have crashed the
+    Runs that are waiting for a solution or an approval continue when someone answers. Runs that
+    were interrupted because the configuration had changed continue under their own configuration. A
+    run that was taken up twice without progress is set aside, because it might have crashed the
     processes that took it up.
 
     Args:
@@ -126,7 +126,8 @@ class Recovery:
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
-        """Take up all runs, and return when each has ended, waits for someone, or was abandoned.
+        """Take up all runs, and return when each has ended, is waiting for someone, or was
+        abandoned.
 
         If it is not known whether a driver is alive, wait until its lease has lapsed.
         """

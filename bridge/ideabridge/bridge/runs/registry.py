@@ -213,7 +213,7 @@ class Registry:
         return run
 
     def _is_queued(self, run: Run) -> bool:
-        """Return whether a run, or the run that a room belongs to, waits for a worker."""
+        """Return whether a run, or the run that a room belongs to, is waiting for a worker."""
         root = self._store.runs.get(run.root.id)
         return root is not None and root.status == QUEUED
 
@@ -428,8 +428,9 @@ class Registry:
         )
 
     def need(self, module: str) -> bool:
-        """Return whether a run that is active in this process, or waits for a person's decision,
-        has called a server. Such a server might keep state that the run's next call relies on.
+        """Return whether a run that is active in this process, or is waiting for a person's
+        decision, has called a server. Such a server might keep state that the run's next call
+        relies on.
         """
         open_runs = [
             run

@@ -362,7 +362,7 @@ class Ways:
         pins. The definitions come from the journal of the run from which the plan was lifted. If
         this journal is missing, the current definitions are used, from the servers that the idea's
         schema names. If such a module is down, the publication remains without pins until the next
-        use. The pins are the same for all callers, so the caller's profile does not matter.
+        use. All callers share these pins, so the caller's profile does not matter.
         """
         caller = owner_of(caller)
         unpinned = publication.plan_or_guide

@@ -247,8 +247,8 @@ class Rooms:
         parent.runner.poke()
 
     async def _settle(self, room: Run, parent: Run) -> None:
-        """Hand the result of a room to its parent. As long as another process drives the parent,
-        try again.
+        """Hand the result of a room to its parent. As long as another process is driving the
+        parent, try again.
         """
         key = room.key
         while True:

@@ -289,8 +289,8 @@ class Run:
     def may_rest(self) -> bool:
         """True if the run is waiting for someone and any process can continue it.
 
-        While the server of a running call waits for an answer, the run stays in the process that
-        runs the call.
+        While the server of a running call is waiting for an answer, the run stays in the process
+        that runs the call.
         """
         return (
             self._is_still
@@ -374,7 +374,9 @@ class Run:
         return await self.driver.patiently(call)
 
     async def wait(self, seconds: float | None = None) -> RunStatus:
-        """Wait, for at most `seconds` seconds, until the run needs someone or has ended."""
+        """Wait until the run is waiting for someone or has ended, or until `seconds` seconds have
+        passed.
+        """
         with anyio.move_on_after(seconds):
             while self.status == "running" or self.is_being_left:
                 await self.runner.wait_changed()
@@ -495,8 +497,8 @@ class Run:
                 or None for JSON.
 
         Raises:
-            RunFailedError: the run has no output, it needs no output but calls failed, or it waits
-                for someone.
+            RunFailedError: the run has no output, it needs no output but calls failed, or it is
+                waiting for someone.
             OutputTypeError: the output does not fit the model.
             ArgumentError: the model is not a type.
         """
@@ -964,9 +966,9 @@ class Run:
             ) from None
 
     def settle_by(self, rule: StandingRule) -> None:
-        """Approve the calls in the run and its rooms that wait for a person, if a standing rule
-        that was just given covers them. A rule that was given elsewhere while they waited does not
-        answer them.
+        """Approve the calls in the run and its rooms that are waiting for a person, if a standing
+        rule that was just given covers them. A rule that was given elsewhere while they were
+        waiting does not answer them.
 
         If another process drives the run, or the store cannot be written, the calls keep waiting.
         """
@@ -1078,7 +1080,8 @@ class Run:
             if results:
                 part["results"] = results
 
-        # While the run waits for a solution, its Request shows what was printed, so leave it out.
+        # While the run is waiting for a solution, its Request shows what was printed, so leave it
+        # out.
         printed = "" if machine.awaits_solution else "".join(machine.solution.printed)
         if printed:
             part["printed"] = printed if whole else values.short_printed(printed)
@@ -1254,8 +1257,8 @@ class Run:
         return values.skipped_calls(self.machine)
 
     def pending(self) -> list[ApprovalRequest]:
-        """Return the questions of the run and its rooms that wait for a person. To settle one, pass
-        its `approval` to `decide`.
+        """Return the questions of the run and its rooms that are waiting for a person. To settle
+        one, pass its `approval` to `decide`.
 
         Questions that an approver is deciding on are left out.
         """
@@ -1291,11 +1294,11 @@ class Run:
 
     @property
     def plan(self) -> WaitingPlan | None:
-        """The plan of a lazy run, while it waits to be accepted."""
+        """The plan of a lazy run, while it is waiting to be accepted."""
         return waiting_plan(self.machine)
 
     def questions(self) -> list[Question]:
-        """Return the questions of the run itself, without its rooms, that wait for a person."""
+        """Return the questions of the run, without its rooms, that are waiting for a person."""
         return questions(self.machine)
 
     def given(self) -> JSON:
@@ -1354,7 +1357,7 @@ class Run:
         return self.id.rpartition(".")[2]
 
     def open_requests(self) -> Iterator[Run]:
-        """Return the run and its rooms, at any depth, that wait for a solution."""
+        """Return the run and its rooms, at any depth, that are waiting for a solution."""
         return (
             run
             for run in self.with_rooms()

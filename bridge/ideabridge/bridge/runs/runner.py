@@ -790,8 +790,8 @@ class Runner:
     def _take_steps(self, steps: Sequence[Step]) -> None:
         """Post the events for what the program has done.
 
-        If the program now waits for a result, pass it the next result, or let the run rest until
-        there is one.
+        If the program is now waiting for a result, pass it the next result, or let the run rest
+        until there is one.
         """
         if not self.wanted:
             self.program.stop()
@@ -1200,8 +1200,8 @@ class CallAsker:
     """The `Asker` of one call: journals the questions of its server, and waits for the answers.
 
     Args:
-        waiting: the calls in the run that wait for an answer, keyed by execution and digest of the
-            question.
+        waiting: the calls in the run that are waiting for an answer, keyed by execution and digest
+            of the question.
         key: the execution of the call.
         module: the server that runs the call.
     """

@@ -3,7 +3,7 @@
 `Registry` finds the runs. Four tasks run while the bridge is open. `heartbeat` renews the leases.
 `control.listen` receives what other processes request for runs that this process drives: a
 cancellation or a decision. `following.run` reads the journals of runs that another process drives
-and that someone in this process waits for. `shared_calls.run` keeps the limits that several
+and that someone in this process is waiting for. `shared_calls.run` keeps the limits that several
 processes share.
 """
 
@@ -433,8 +433,8 @@ class Runs:
         """Do the work outside the run that an event of the run requires.
 
         When the run has ended, write its row in the store, with `Run.summary`, and give up its
-        lease. Note the shape of each call's result. Pass every event on to the rooms. While another
-        process drives the run, that process writes the row.
+        lease. Record the shape of each call's result. Pass every event on to the rooms. While
+        another process drives the run, that process writes the row.
         """
         if isinstance(event, ConfigurationChanged):
             run.made_under = event.fingerprint

@@ -69,8 +69,8 @@ class Session:
 
     Args:
         run: the run.
-        waits: whether to wait while a call asks a person. If False, the step fails and its calls
-            are cancelled.
+        waits: whether to wait while a call is asking a person. If False, the step fails and its
+            calls are cancelled.
 
     Attributes:
         underlying: the run itself, which has the events, approvals and ideas.
@@ -225,7 +225,7 @@ class Session:
         """Wait until the calls in a turn have ended.
 
         Raises:
-            RunFailedError: a call waits for a person, and this session does not wait.
+            RunFailedError: a call is waiting for a person, and this session does not wait.
         """
         run = self.underlying
         while run.runner.is_behind or self._is_at(turn):

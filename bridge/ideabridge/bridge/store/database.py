@@ -434,8 +434,8 @@ class Database(ABC):
     def data_version(self) -> int:
         """Return a number that changes when another process has written to the store.
 
-        To keep polling cheap, this method does not wait: while a thread in this process writes, the
-        method returns the last known number.
+        To keep polling cheap, this method does not wait: while a thread in this process is writing,
+        it returns the last known number.
         """
 
     @abstractmethod

@@ -313,7 +313,7 @@ class Ideas:
         Args:
             ref: an id, a unique prefix of an id (at least 6 hex digits), a published NAME or
                 NAME@VERSION, or a run (its last idea).
-            caller: who asks.
+            caller: the user who makes the request.
 
         Raises:
             UnknownIdeaError: the idea does not exist; the message suggests similar names, or lists

@@ -581,7 +581,7 @@ class Publications:
 
         Args:
             name: the name.
-            caller: who asks.
+            caller: the user who makes the request.
             limit: the maximum number of versions to return, or None for no limit.
             before: return only versions before this version.
 
@@ -721,8 +721,8 @@ class Publications:
         Args:
             name: the name.
             version: one of the versions of the name, or None for the current version.
-            caller: who asks. Publications of others that are not shared with this caller count as
-                non-existent.
+            caller: the user who makes the request. Publications of others that are not shared with
+                this caller count as non-existent.
 
         Raises:
             UnknownPublicationError: the publication does not exist; the message suggests similar
@@ -841,7 +841,7 @@ class Publications:
 
         Args:
             limit: the maximum number of rows.
-            viewer: the caller who asks.
+            viewer: the user who makes the request.
             sql: the statement. Its first parameter is the owner, and its second parameter is the
                 maximum number of rows. Any other parameters follow.
             parameters: the parameters that follow the first two.

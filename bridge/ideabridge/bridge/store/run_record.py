@@ -27,7 +27,7 @@ class Handover:
     removes it.
 
     Attributes:
-        needs: the servers that the run needs while it waits for a worker.
+        needs: the servers that the run needs while it is waiting for a worker.
         taken_up: the number of times that a process has taken up the run since `events` last
             changed.
         events: the number of events in the journals of the run and its rooms when it was last taken

@@ -359,8 +359,8 @@ class Store:
             ref: see `Ideas.get`.
             find_secrets: finds configured secrets in a string. Secrets with well-known shapes are
                 found without it.
-            caller: the caller who asks. The document does not contain anything that belongs to
-                others and is not shared with the caller.
+            caller: the user who makes the request. The document does not contain anything that
+                belongs to others and is not shared with the caller.
             results: True to include values that come from results of the run. If these values are
                 left out, the document contains a different idea, lists the missing values in
                 `left_out`, and names the `original`.

@@ -167,7 +167,7 @@ class Deciding:
     @asynccontextmanager
     async def holding(self, run: Run, request: ToolRequest) -> AsyncGenerator[None]:
         """If the client shows forms, prevent the assistant from deciding about a run while a
-        request waits for that run.
+        request is waiting for that run.
 
         The hold begins when the run asks something, or when the request ends before the run. The
         hold is stored, so it applies to all sessions and processes. It ends when a form is declined
@@ -175,8 +175,8 @@ class Deciding:
         """
 
         def watch(_room: Run, event: Event) -> None:
-            # The event is in the journal and this process still drives the run, so no other process
-            # can take the run over before the hold is written.
+            # The event is in the journal and this process is still driving the run, so no other
+            # process can take the run over before the hold is written.
             if isinstance(event, AskedEvent):
                 # Ignore the error, because a watcher must not raise one. The hold is then written
                 # at the end of the wait, or the request fails.

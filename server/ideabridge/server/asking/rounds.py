@@ -79,7 +79,7 @@ class ToolRequest:
 
     @property
     def has_back_channel(self) -> bool:
-        """True if questions can be sent while the request waits."""
+        """True if questions can be sent while the request is waiting."""
         return self.context.session.can_send_request
 
     @property
@@ -119,7 +119,7 @@ class Sample:
     """A Request that was sent to the client's model.
 
     Attributes:
-        run: the run (or room) that waits for the solution.
+        run: the run (or room) that is waiting for the solution.
         turn: the turn of this Request.
         attempt: the number of malformed answers that this Request has got so far.
     """

@@ -448,7 +448,7 @@ class Sampler:
         )
 
     def _unanswered(self, root: Run, waiting: Sequence[Run]) -> list[_Sent]:
-        """Return the Requests of earlier rounds whose runs still wait for them."""
+        """Return the Requests of earlier rounds whose runs are still waiting for them."""
         raw = self._bridge.store.settings.get(_setting(root)) if waiting else None
         if raw is None:
             return []
@@ -696,7 +696,7 @@ def _setting(root: Run) -> str:
 
 
 def _waiting(run: Run) -> list[Run]:
-    """Return the run and rooms that wait for a solution from the client's model."""
+    """Return the run and rooms that are waiting for a solution from the client's model."""
     return [
         run_asking
         for run_asking in run.open_requests()

@@ -535,7 +535,7 @@ def _excepthook(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """Write a traceback (see IDEABRIDGE_TRACEBACK) with secrets removed, because it can contain
-    text from modules.
+    text from servers.
     """
     text = "".join(traceback.format_exception(kind, error, trace))
     sys.stderr.write(printable(everywhere_masked(text)))

@@ -247,8 +247,8 @@ async def decide(
         ),
     ] = False,
 ) -> int:
-    """Make decisions that runs wait for. This process continues the runs, and follows each as `run`
-    does.
+    """Make decisions that runs are waiting for. This process continues the runs, and follows each
+    as `run` does.
 
     To approve a call, the command needs the servers and tools of the run, including those of
     --tools. Denying always works.

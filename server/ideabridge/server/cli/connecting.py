@@ -66,8 +66,8 @@ class Connecting:
     async def wait(
         self, modules: Modules, report: Callable[[ModuleStatus], None] | None = None
     ) -> None:
-        """Start the servers, and wait, for at most `SETTLE_SECONDS`, until every server is up, has
-        failed, is disabled, or is among those that are not started.
+        """Start the servers, and wait up to `SETTLE_SECONDS` until every server is up, has failed,
+        is disabled, or is among those that are not started.
 
         `report` is called with the status of each server as soon as the status is known. At the
         end, it is also called with the status of each server that is still connecting. The output
@@ -175,8 +175,8 @@ async def connected(bridge: Bridge, idle: Collection[str] = ()) -> AsyncGenerato
 
 @asynccontextmanager
 async def show_connecting(bridge: Bridge, *, quiet: bool) -> AsyncGenerator[None]:
-    """Show which servers are connecting while the body waits for the servers that it needs. Show
-    nothing if `quiet` is set.
+    """Show which servers are connecting while the body is waiting for the servers that it needs.
+    Show nothing if `quiet` is set.
     """
     async with anyio.create_task_group() as group:
         if not quiet:

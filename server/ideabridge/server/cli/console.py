@@ -597,8 +597,8 @@ def working(task: str | Callable[[], str], *, quiet: bool = False) -> Generator[
         text = "" if seconds < _DELAY_SECONDS else f"{state} ({whole_duration_text(seconds)})"
         return Text(text, "dim", no_wrap=True, overflow="ellipsis")
 
-    # Rich draws the line in a thread of its own, so it is drawn even while this thread waits for
-    # the disk.
+    # Rich draws the line in a thread of its own, so it is drawn even while this thread is waiting
+    # for the disk.
     with Live(
         get_renderable=line,
         console=console,

@@ -1,8 +1,8 @@
 """Follow: shows the calls of a run, asks the person for decisions, cancels the run on Ctrl-C, and
 prints the result.
 
-`follow` returns when the run has ended, or when it waits for something that nobody at this terminal
-can give. `Turns` reads Solutions from standard input.
+`follow` returns when the run has ended, or when it is waiting for something that nobody at this
+terminal can give. `Turns` reads Solutions from standard input.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Followed:
         notes: the latest progress message of each running call.
         asked: the number and the size of the latest Request, as text.
         stopped: whether the person stopped the command.
-        pending: whether the run waits for an approval that nobody at this terminal can give.
+        pending: whether the run is waiting for an approval that nobody at this terminal can give.
     """
 
     run: Run
@@ -414,7 +414,7 @@ async def follow(
     asks: bool = True,
     leaves: bool = False,
 ) -> Followed:
-    """Follow `run` until it has ended, or waits for something that nobody at this terminal can
+    """Follow `run` until it has ended, or is waiting for something that nobody at this terminal can
     give.
 
     Args:
@@ -422,7 +422,7 @@ async def follow(
         quiet: whether to show nothing.
         by_turns: whether to read the Solutions that the run needs from standard input.
         asks: whether to ask a person at the terminal for approvals.
-        leaves: whether Ctrl-C keeps a run that waits for approval open, instead of ending it.
+        leaves: whether Ctrl-C leaves a run that is waiting for approval open, instead of ending it.
     """
     followed = Followed(run)
     turns = Turns(run, quiet=quiet) if by_turns else None
@@ -469,8 +469,8 @@ async def _answered(
     *,
     asks: bool,
 ) -> bool:
-    """Within `aside`, let the person give the answer that the run waits for, or let `turns` read a
-    Solution. Return False if nobody at this terminal can answer.
+    """Within `aside`, let the person give the answer that the run is waiting for, or let `turns`
+    read a Solution. Return False if nobody at this terminal can answer.
     """
     run = followed.run
     if run.status == "needs_solution":
@@ -493,7 +493,7 @@ async def _answered(
 
 async def _stop(run: Run, *, leaves: bool) -> None:
     """Cancel a run because the person stopped the command. With `leaves`, do not cancel a run that
-    waits for approval.
+    is waiting for approval.
     """
     if not (leaves and run.status == "needs_approval"):
         await run.patiently(lambda: run.cancel("stopped at the terminal"))
@@ -584,8 +584,8 @@ def _print_output(run: Run, answer: JSONObject) -> None:
 
 
 def _advise(followed: Followed, options: Options) -> None:
-    """Tell the person what they can do about a run that waits: running the plan again would repeat
-    completed calls.
+    """Tell the person what they can do about a run that is waiting: running the plan again would
+    repeat completed calls.
     """
     run = followed.run
     again = options.again

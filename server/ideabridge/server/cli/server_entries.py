@@ -543,7 +543,8 @@ def remove_server(options: Options, name: ServerArgument) -> int:
     _say_backup(outcome)
     for secret in named:
         _tell(
-            f"  its secret {secret} stays; `ideabridge secrets remove {secret}` removes it", "dim"
+            f"  its secret {secret} stays; run `ideabridge secrets remove {secret}` to remove it",
+            "dim",
         )
     _say_trust(outcome)
     return ExitCode.DONE

@@ -317,8 +317,8 @@ def plan_addition(
     """
     if name in file.servers:
         raise ServerExistsError(
-            f"{file.path} already has a server {name!r}; `ideabridge servers remove {name}` "
-            "removes it"
+            f"{file.path} already has a server named {name!r}; run `ideabridge servers remove "
+            f"{name}` to remove it"
         )
 
     return _planned(file, name, None, typed, chosen)

@@ -227,7 +227,7 @@ class Host:
     Attributes:
         name: the name of the host on the command line.
         title: the name of the host as people see it.
-        places: the places that the host reads; the first one wins.
+        places: the places that the host reads, the one that takes precedence first.
         shape: the form of an entry that starts ideabridge. `translate.py` reads the entries of
             other servers, and knows the keys of all hosts.
         address: the form of an entry that connects to a server; None if it is not known.
@@ -271,7 +271,7 @@ class Host:
     platforms: tuple[str, ...] = ()
 
     def files(self, environment: HostEnvironment) -> list[HostFile]:
-        """Return the files that the host reads on one machine; the first one wins."""
+        """Return the files that the host reads on one machine. The first one takes precedence."""
         files: dict[tuple[Path, tuple[str, ...]], HostFile] = {}
         for place in self.places:
             for file in place.files(environment):

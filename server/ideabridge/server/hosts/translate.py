@@ -394,9 +394,7 @@ class _Translator:
 
             name = item.get("name") if isinstance(item, dict) else item
             if not isinstance(name, str) or not _VARIABLE_NAME.fullmatch(name):
-                self._note(
-                    f"'{key}' has an item that is not the name of a variable; it is left out"
-                )
+                self._note(f"'{key}' has an item that is not a valid variable name; it is left out")
             else:
                 names[name] = f"${{env:{name}}}"
 

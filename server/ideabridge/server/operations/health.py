@@ -52,9 +52,7 @@ class Health:
         await answer(scope, receive, send)
 
     def obstacles(self) -> list[str]:
-        """Return the reasons why the server cannot serve requests now. There are no reasons if it
-        can.
-        """
+        """Return the reasons why the server cannot serve requests now. Without any, it can."""
         bridge = self._running.bridge
         reasons: list[str] = []
         if self._running.closing:

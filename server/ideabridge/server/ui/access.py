@@ -273,7 +273,7 @@ class PageSession:
         address: the network address from which the session began, or "" if it is not known.
         browser: the browser that began the session, such as `Firefox on Linux`, or "" if it is not
             known.
-        is_own: whether the session belongs to the visitor who asks.
+        is_own: whether the session belongs to the visitor who makes the request.
     """
 
     id: str
@@ -541,7 +541,7 @@ class Access:
         """Return the sessions in this process, most recently used first.
 
         Args:
-            visitor: the visitor who asks, whose own session is marked.
+            visitor: the visitor who makes the request, whose own session is marked.
         """
         now = time.monotonic()
         return [

@@ -84,7 +84,7 @@ class Distinctions:
             for place, texts in by_place.items()
             if len(texts) < len(group) or len(set(texts.values())) > 1
         }
-        # If several places have equally many values, the first one wins, because the sort is
+        # If several places have equally many values, the first one comes first, because the sort is
         # stable.
         best = sorted(different, key=lambda place: -different[place])
         distinctions: dict[str, Distinction] = {}

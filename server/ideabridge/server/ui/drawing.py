@@ -427,8 +427,8 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
 
 
 def _names_of_plan(calls: Sequence[dict[str, Any]]) -> dict[int, CallName]:
-    """Return the names of the calls of a plan, keyed by their places in the plan. A call has a
-    place of its own, although it runs once for each instance.
+    """Return the names of the calls of a plan, keyed by their places in the plan. A call has its
+    own place, although it runs once for each instance.
     """
     tools = {int(call["place"]): str(call["tool"]) for call in calls}
     return dict(zip(tools, call_names(tools.values()), strict=True))

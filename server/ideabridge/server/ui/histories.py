@@ -226,7 +226,7 @@ class Histories:
                 given, only the decisions of this run and its rooms are returned.
         """
         # While reading a room, never wait for the run that it belongs to, because whoever is
-        # reading that run waits for the room. Waiting in both directions would be a deadlock.
+        # reading that run is waiting for the room. Waiting in both directions would be a deadlock.
         root = root_of(self._store, record) if history is None else record
         return await self._of_run(root, root, "", history)
 

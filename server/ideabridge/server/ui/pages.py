@@ -56,7 +56,7 @@ def page_door(
     workspaces: Workspaces | None,
     folders: Callable[[], Mapping[str, Path]],
 ) -> Access:
-    """Return the door to the pages at `/ui`, for a server with an open bridge.
+    """Return the application that serves the pages at `/ui`, for a server with an open bridge.
 
     Args:
         front: the server.

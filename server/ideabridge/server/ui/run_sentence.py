@@ -158,7 +158,7 @@ def _without_result(listed: Sequence[_Call]) -> list[str]:
 
 
 def _reads_no_result(call: _Call) -> bool:
-    """Return whether a call did not run because a call that it waits for has no result."""
+    """Return whether a call did not run because a call that it depends on has no result."""
     return call.progress is not None and read_failure(call.progress.error).kind == NOT_RUN
 
 
@@ -175,7 +175,7 @@ def _open(listed: Sequence[_Call]) -> list[str]:
 
 
 def _deciders(denied: Sequence[_Call]) -> str:
-    """Return who denied calls, if it is the same for all and the journal says so."""
+    """Return who denied the calls, or None if different people did or the journal does not say."""
     deciders = {_decider(call.bar) for call in denied}
     return f" by {deciders.pop()}" if len(deciders) == 1 and "" not in deciders else ""
 

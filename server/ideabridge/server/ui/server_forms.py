@@ -1001,8 +1001,8 @@ def _written(planned: PlannedEntry, stored_in: str | None) -> Written:
     if readable:
         lines.append(f"{', '.join(readable)}: readable in that file.")
     lines += [
-        f"Its former secret {secret} stays, so that the change can be undone: `ideabridge secrets "
-        f"remove {secret}` removes it."
+        f"Its former secret {secret} stays, so that the change can be undone. Run `ideabridge "
+        f"secrets remove {secret}` to remove it."
         for secret in planned.left_secrets()
     ]
     missing = missing_program(planned.entry)
@@ -1086,7 +1086,7 @@ def _brings_back_a_command(edit: RecordedEdit, file: EntryFile) -> bool:
 
 def _staying_secrets(entry: JSONObject) -> list[str]:
     return [
-        f"Its secret {name} stays: `ideabridge secrets remove {name}` removes it."
+        f"Its secret {name} stays. Run `ideabridge secrets remove {name}` to remove it."
         for name in secrets_named_in(entry)
     ]
 

@@ -105,7 +105,7 @@ def machine_moment(at: float | str) -> str:
 
 def day(at: str | float, now: float) -> str:
     """Return the day of a time in UTC, such as `3 Nov`, with its year unless it is the present one.
-    Return "" for a text that is no time.
+    Return "" if the text is not a time.
     """
     try:
         then = datetime.fromtimestamp(_seconds(at), UTC)

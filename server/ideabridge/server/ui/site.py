@@ -209,7 +209,7 @@ class Site:
         }
 
     def waiting(self, visitor: Visitor) -> int:
-        """Return the number of runs, at most 100, that wait for a decision by this visitor."""
+        """Return the number of runs, up to 100, that are waiting for this visitor's decision."""
         store = self.bridge.store
         statuses = ("needs_approval",)
         records = store.runs.newest(visitor.scope, statuses, limit=100, rooms=False)

@@ -55,8 +55,8 @@ class Trial:
 
 async def page_after(run: Run, form: FormFields, page: str, version: int | None = None) -> str:
     """Return the path of the page that shows a run after a form has started it. This is the page of
-    the form, unless a run that was started on a tool's own page waits for a person: then it is the
-    page of the run, where the person decides.
+    the form, unless a run that was started on a tool's own page is waiting for a person: then it is
+    the page of the run, where the person decides.
 
     Args:
         run: the run.

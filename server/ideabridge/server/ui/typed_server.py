@@ -2,9 +2,9 @@
 entry.
 
 Secrets never travel to the browser. The field for a secret is empty, and a field that stays empty
-leaves the value as it is. In a command or an address, `•••` stands for a secret, and stands for the
-same secret when the form comes back. In a form that was refused, `•••` stands for each value that a
-person has typed for a variable or a header.
+leaves the value as it is. In a command or an address, `•••` stands for a secret, and for the same
+secret when the form is submitted again. In a form that was refused, `•••` stands for each value
+that a person has typed for a variable or a header.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ class CallBar:
             `_each`. An execution that a person repeats counts once.
         running: the executions that have started and not ended, each given by its item. For a call
             without `_each`, the item is None.
-        asking: the running executions that wait for an answer, either to their server's question or
-            about their outcome.
+        asking: the running executions that are waiting for an answer, either to their server's
+            question or about their outcome.
         again: the executions that a person has asked to repeat and that have not started again.
         event: the number of the event that listed the call.
         rule: the standing rule that approved the call without a question, or None.

@@ -404,8 +404,8 @@ class SqliteDatabase(Database):
     @contextmanager
     def exclusive(self) -> Generator[None]:
         # Turn foreign keys off, because SQLite would otherwise search whole tables at each
-        # deletion. A transaction that waits releases the lock once; `alone` holds it a second time,
-        # so that no other thread runs while the checks are off.
+        # deletion. A transaction that is waiting releases the lock once; `alone` holds it a second
+        # time, so that no other thread runs while the checks are off.
         with self.alone():
             self._write("PRAGMA foreign_keys=OFF")
             try:
@@ -417,8 +417,8 @@ class SqliteDatabase(Database):
     @contextmanager
     def alone(self) -> Generator[None]:
         """Keep other threads from writing while the caller runs statements on `connection` outside
-        a transaction. These statements hold the lock while they wait for other processes, so use
-        this method only for maintenance outside the event loop's thread.
+        a transaction. These statements hold the lock while they are waiting for other processes, so
+        use this method only for maintenance outside the event loop's thread.
         """
         with self.lock, self._translated():
             if self._reader is not self.connection:

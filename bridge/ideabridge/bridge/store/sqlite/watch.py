@@ -2,9 +2,9 @@
 still holds.
 
 The copy helps a person whose folder is cleaned, synchronised or moved (`git clean -dfx`, a program
-for cloud folders, a mistaken `rm`) while an assistant still runs a server with a store in this
-folder. In such a case, only the open connection still has the ideas and journals since the last
-backup. Without the copy, they would be lost when the process ends.
+for cloud folders, a mistaken `rm`) while an assistant is still running a server with a store in
+this folder. In such a case, only the open connection still has the ideas and journals since the
+last backup. Without the copy, they would be lost when the process ends.
 """
 
 from __future__ import annotations

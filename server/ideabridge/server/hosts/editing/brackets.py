@@ -180,10 +180,10 @@ def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = 
 
 
 def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: bool) -> str:
-    """Return the text with an item added to brackets that contain none.
+    """Return the text with an item added to empty brackets.
 
-    The item gets a line of its own if the brackets already have several lines, or if they are empty
-    and the text has several.
+    The item gets its own line if the brackets already span several lines, or if they are empty and
+    the text spans several.
     """
     after_opening = inside.start + 1
     interior = text[after_opening : inside.end - 1]
@@ -208,8 +208,8 @@ def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: 
     layout = Layout(indent, unit, newline, compact=False)
     new = f"{newline}{indent}{render(layout)}"
     if not interior:
-        # Whitespace before the closing bracket would stay there. Without any, put the bracket on a
-        # line of its own.
+        # Whitespace before the closing bracket would stay there. If there are no items, put the
+        # bracket on its own line.
         new += f"{newline}{outer}"
     return spliced(text, [Splice(place, place, new)])
 

@@ -54,7 +54,7 @@ def parse_yaml(text: str) -> JSON:
     try:
         value = read_written(text, what="", name="host.yaml")
     except IdeabridgeError as error:
-        # `what` is empty, so the message begins with the signs that follow it.
+        # `what` is empty, so the message begins with the punctuation that follows it.
         raise ValueError(str(error).lstrip(" ,:")) from None
 
     if value is None:
