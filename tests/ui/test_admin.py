@@ -279,9 +279,10 @@ def test_the_owner_lets_only_people_decide_and_undoes_it(page: Page, site: str, 
     page.goto(f"{site}approvals")
     beside = page.locator("#deciders")
     expect(beside).to_contain_text("Some assistants can send your answer")
-    only_people = page.get_by_role("button", name="Accept answers only from people")
-    expect(only_people).to_have_accessible_description(re.compile("calls directly then ask you"))
-    only_people.click()
+    passing_on = page.get_by_role("switch", name="Assistants may pass on my answers")
+    expect(passing_on).to_be_checked()
+    expect(passing_on).to_have_accessible_description(re.compile("calls directly ask you, too"))
+    passing_on.click()
     expect(page.get_by_role("status")).to_contain_text("Only people decide now.")
     expect(beside).to_contain_text("Only people decide: here")
     text = file.read_text(encoding="utf-8")
@@ -289,7 +290,8 @@ def test_the_owner_lets_only_people_decide_and_undoes_it(page: Page, site: str, 
     written = json.loads(text.replace("// ours", ""))
     assert written == {"limits": {"calls": 500}, "approval": {"by": "person"}}
 
-    page.get_by_role("button", name="Let assistants pass on my answers").click()
+    expect(passing_on).not_to_be_checked()
+    passing_on.click()
     expect(page.get_by_role("status")).to_contain_text("Assistants can pass on your answers.")
     expect(beside).to_contain_text("Some assistants can send your answer")
     # The same bytes as before.
@@ -316,7 +318,7 @@ def test_nobody_decides_where_nothing_asks(tmp_path: Path, file: Path) -> None:
     allowed = '{"approval": "allow_all"}'
     file.write_text(allowed, encoding="utf-8")
     with served(tmp_path) as url, client(url) as http:
-        assert "Accept answers only from people" not in http.get("/ui/approvals").text
+        assert "Assistants may pass on my answers" not in http.get("/ui/approvals").text
         answer = send(http, "/ui/approvals/deciders", page="/ui/approvals", by="people")
         assert "a configuration that the page cannot change" in answer.text
     with pytest.raises(ArgumentError, match="allows every call without asking"):
@@ -334,7 +336,7 @@ def test_only_the_owner_chooses_who_decides(tmp_path: Path, site: str, file: Pat
         with stranger(site) as http:
             http.post("/ui/sign-in", data={"token": token})
             page = http.get("/ui/approvals").text
-            assert "Accept answers only from people" not in page
+            assert "Assistants may pass on my answers" not in page
             answer = send(http, "/ui/approvals/deciders", page="/ui/approvals", by="people")
             assert "only the owner" in answer.text
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import sys
 import time
 from datetime import UTC, datetime
 from html import unescape
@@ -69,10 +70,10 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     card = card_of(http, ask(http, {"_tool": "refund", "order": 1, "amount": 7.5}))
     words = text_of(card)
     assert f'href="/ui/runs/{first}/calls/0"' in card
-    # The title says what is decided with which values, and the table what was approved last time.
+    # The title says what is decided, and the table with which values and what was approved last.
     title = words.partition(" asked by ")[0]
-    assert title.endswith("Pay money back · order 1 , amount 7.5 · refund")
-    assert "asked by you ," in words
+    assert title.endswith("Pay money back refund")
+    assert "asked by you run Refund " in words
     assert "Parameter Value order 1 same as last time amount 7.5 last time 5 note removed" in words
     assert "removed last time dear customer bye Approve" in words
 
@@ -163,7 +164,37 @@ def test_what_a_server_says_about_its_tool_is_quoted(tmp_path: Path) -> None:
 
     assert "<h3><q>Keep a text in a file.</q>" in card
     title = text_of(card).partition(" asked by ")[0]
-    assert title.endswith("Keep a text in a file. · text x · save · server own")
+    assert title.endswith("Keep a text in a file. save · server own")
+
+
+def test_a_card_shows_the_worst_that_a_server_declares(tmp_path: Path) -> None:
+    office = str(Path(__file__).with_name("office_servers.py"))
+    configured(tmp_path, {"notes": {"command": sys.executable, "args": [office, "notes"]}})
+    with served(tmp_path) as url, client(url) as http:
+        wait_until(lambda: "l-up" in http.get("/ui/modules/notes").text)
+        adding = card_of(http, ask(http, {"_tool": "add_note", "title": "x", "text": "x"}))
+        deleting = card_of(http, ask(http, {"_tool": "delete_note", "title": "x"}))
+
+    # The mark is also the reason for the question, so no sentence repeats it.
+    assert '<span class="tag effect ">server says: changes something</span>' in adding
+    assert "The server says" not in adding
+    assert '<span class="tag effect bad">server says: can overwrite or delete</span>' in deleting
+
+
+def test_a_card_names_another_call_about_the_same_thing(http: httpx.Client) -> None:
+    first = ask(http, refund(4711))
+    key_of(http, first)
+    other = ask(http, refund(4712))
+    # The amount of both is the same, but only the first value says what a call is about.
+    second = ask(http, {**refund(4711), "amount": 7})
+    key = key_of(http, second)
+    line = "Another call of this tool</a> has the same order: 4711"
+    assert f'<a href="#q-{key}">{line}' in card_of(http, first)
+    assert f'<a href="#q-{key_of(http, first)}">{line}' in card_of(http, second)
+    assert "same order" not in card_of(http, other)
+
+    send(http, "/ui/approvals/decide", "/ui/approvals", which=key, decision="deny")
+    assert "Another call of this tool" not in card_of(http, first)
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -503,9 +534,6 @@ def test_no_value_that_says_what_a_call_is_about_is_folded() -> None:
     call: JSONObject = {"_tool": "t", **values, "sixth": 2, "_outputPath": "here"}
     compared = compared_values(call, EarlierCall("run", 0, values))
     assert [row.name for row in compared.leading] == names[:4]
-    # The title has only what it can show whole.
-    assert compared.in_short == ()
-    assert [row.name for row in compared_values({"_tool": "t", "n": 1}, None).in_short] == ["n"]
     assert [row.name for row in compared.listed] == [*names[:4], "sixth"]
     assert [row.name for row in compared.folded] == ["fifth"]
     assert [row.name for row in compared.places] == ["_outputPath"]

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import hmac
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlencode
 
 import anyio.to_thread
@@ -52,6 +52,7 @@ from ideabridge.server.ui.call_values import (
     NO_VALUES,
     CallValues,
     EarlierCall,
+    ValueRow,
     compared_values,
     earlier_call,
 )
@@ -145,11 +146,26 @@ _MADE: Final[dict[str, str]] = {
 }
 """The page's words for each kind of decision that was made."""
 
+_THE_SERVER_SAYS: Final = "The server says that it "
+
 DECLARED: Final[dict[str, str]] = {
-    DESTRUCTIVE: "The server says that it can overwrite or delete",
-    CHANGING: "The server says that it changes something",
+    DESTRUCTIVE: f"{_THE_SERVER_SAYS}can overwrite or delete",
+    CHANGING: f"{_THE_SERVER_SAYS}changes something",
 }
 """The page's words for what a tool declares about itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """What a tool can do, as it declares itself.
+
+    Attributes:
+        words: the effect, in words that follow "it".
+        style: the style of the words: `bad`, `ask`, or "" for an effect that is nothing unusual.
+    """
+
+    words: str
+    style: Literal["bad", "ask", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +183,8 @@ class Card:
         server: the server of that tool, or "".
         values: the parameters of a call, as a table. It is empty for anything but a call, and if
             the page does not show all parameters.
+        also: the key of another open decision about a call of the same tool that names the same
+            `thing`, or "".
     """
 
     pending: Pending
@@ -178,6 +196,36 @@ class Card:
     tool: str = ""
     server: str = ""
     values: CallValues = NO_VALUES
+    also: str = ""
+
+    @property
+    def thing(self) -> ValueRow | None:
+        """The first value of a call that names a thing, such as the number of an order."""
+        if self.pending.question.kind != "call":
+            return None
+        return next((row for row in self.values.rows if row.names_thing), None)
+
+    @property
+    def risk(self) -> Risk | None:
+        """The worst that the tool declares about itself, or None if it declares no effect."""
+        question = self.pending.question
+        if question.kind != "call" or question.tool is None:
+            return None
+
+        annotations = question.tool.annotations
+        if annotations.destructive is True and annotations.read_only is not True:
+            return Risk("can overwrite or delete", "bad")
+        if annotations.open_world is True:
+            return Risk("reaches other systems", "ask")
+        if annotations.read_only is False:
+            return Risk("changes something", "")
+        return None
+
+    @property
+    def is_reason_in_risk(self) -> bool:
+        """True if the only reason for the question is what `risk` says."""
+        risk = self.risk
+        return risk is not None and self.reason == f"{_THE_SERVER_SAYS}{risk.words}"
 
     @property
     def reason(self) -> str:
@@ -320,7 +368,29 @@ def cards_of(
         if cards and room < 0:
             break
         cards.append(card)
-    return cards
+    return _with_shared_values(cards)
+
+
+def _with_shared_values(cards: list[Card]) -> list[Card]:
+    """Return cards, each with the key of the first other card that is about the same thing, if
+    there is any.
+    """
+    keys_by_thing = defaultdict[tuple[str, str, str, str], list[str]](list)
+    for card in cards:
+        row = card.thing
+        if row is not None:
+            keys_by_thing[card.tool, card.server, row.name, row.text].append(card.pending.key)
+
+    marked: list[Card] = []
+    for card in cards:
+        row = card.thing
+        also = ""
+        if row is not None:
+            keys = keys_by_thing[card.tool, card.server, row.name, row.text]
+            also = next((key for key in keys if key != card.pending.key), "")
+
+        marked.append(replace(card, also=also))
+    return marked
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,12 @@ _MOST_COMPARED: Final = 20_000
 """Maximum length, in characters, of a text whose lines are compared with those of another."""
 
 _MOST_LEADING: Final = 4
-"""Number of values, counted from the first, that usually say what a call is about. The title of a
-decision contains those that are brief, and they are never folded.
+"""Number of values, counted from the first, that usually say what a call is about. They are never
+folded.
 """
 
 _LONGEST_BRIEF: Final = 24
-"""Maximum length, in characters, of a value that the title shows whole."""
+"""Maximum length, in characters, of a value that a line about its call shows whole."""
 
 _LONGEST_BEGINNING: Final = 48
 """Maximum length, in characters, of the beginning of a value in a list of decisions."""
@@ -41,6 +41,9 @@ them, so they are not compared, and only the technical details of a decision sho
 
 _PATH: Final = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\]\S*")
 """Matches the path of a file."""
+
+_NAME_OF_THING: Final = re.compile(r"-?\d{1,20}|\"\d{1,20}\"|(?=\D{0,63}\d)[A-Za-z][\w.:/#-]{0,63}")
+"""Matches an integer, a text of digits as JSON, and a text of one word that contains a digit."""
 
 _MOST_LINES: Final = 1000
 _MOST_SHOWN: Final = 200
@@ -101,8 +104,13 @@ class ValueRow:
 
     @property
     def is_brief(self) -> bool:
-        """True if the title of the decision shows the whole value, which has a single line."""
+        """True if a line about the call shows the whole value, which has a single line."""
         return len(self.text) <= _LONGEST_BRIEF and "\n" not in self.text
+
+    @property
+    def names_thing(self) -> bool:
+        """True if the value looks like the name of a single thing: an integer, or an id."""
+        return not self.is_place and _NAME_OF_THING.fullmatch(self.text) is not None
 
     @property
     def is_cut(self) -> bool:
@@ -171,13 +179,6 @@ class CallValues:
     def leading(self) -> tuple[ValueRow, ...]:
         """The values that usually say what the call is about."""
         return tuple(row for row in self.rows if not row.is_place)[:_MOST_LEADING]
-
-    @property
-    def in_short(self) -> tuple[ValueRow, ...]:
-        """The values that the title of the decision shows. The table below the title shows all of
-        them, so values that the title would cut are left out.
-        """
-        return tuple(row for row in self.leading if row.is_brief)
 
     @property
     def listed(self) -> tuple[ValueRow, ...]:
