@@ -203,13 +203,14 @@ def test_a_call_of_a_tool_leads_to_the_tool(http: httpx.Client) -> None:
     assert re.search(r'<div class="rare"><a [^>]*>Make another tool</a>', page)
 
 
-def test_a_run_that_asks_says_what_waits_since_when(http: httpx.Client) -> None:
+def test_the_card_of_a_run_says_what_waits_since_when(http: httpx.Client) -> None:
     run_id = ask(http, ORDERS, {"_tool": "refund", "order": 1, "amount": 5})
     # The approval is listed a moment before the status of the run changes.
-    head = text_of(ended(http, run_id).partition('<p class="facts">')[2].partition("</p>")[0])
-    assert re.match(
-        r"needs approval Refund waits for you , asked (just now|\d+ s ago) asked by", head
-    )
+    page = ended(http, run_id)
+    head = text_of(page.partition('<p class="facts">')[2].partition("</p>")[0])
+    assert head == "needs approval asked by you 2 calls"
+    card = text_of(page.partition("<article ")[2].partition("</header>")[0])
+    assert re.search(r"Pay money back refund asked (just now|\d+ s ago)$", card)
 
 
 def test_a_filtered_list_says_how_many_runs_match(http: httpx.Client) -> None:
@@ -354,10 +355,14 @@ def test_a_run_says_what_its_calls_did(http: httpx.Client) -> None:
     read = {"_tool": "compute", "code": "len(text)", "text": "†results.0"}
     run_id = ask(http, {"_tool": "refund", "order": 1, "amount": 5}, read)
     key = key_of(http, run_id)
-    assert "Refund waits for a decision." in http.get(f"/ui/runs/{run_id}").text
     send(http, "/ui/approvals/decide", "/ui/approvals", which=key, decision="deny", reason="No")
     page = ended(http, run_id)
-    assert "Refund was denied by you, so Compute did not run." in page
+    # The reason is said once, in the decider's own words.
+    assert text_of(page).count("Refund was denied by you: No") == 1
+    assert "Refund was denied by you: <q>No</q>" in page
+    assert "Compute did not run." in page
+    # The calls can be changed as after a failure.
+    assert 'id="again"' in page
     failed = ended(http, ask(http, {**person, "id": "c9"}, ORDERS))
     assert "Find customer failed." in failed
     assert "Called Find customer, which failed." in ended(http, ask(http, {**person, "id": "c9"}))

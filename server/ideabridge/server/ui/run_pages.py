@@ -183,6 +183,9 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
     run_input = input_of(store, record.id)
     names = call_names(bar.name for bar in trace.bars)
     progresses = [] if history is None else history.machine.history
+    folded = _UNFOLDED
+    if history is not None:
+        folded = _folded_values(history, trace, about, record, names)
     return {
         "record": record,
         "status": about.status if is_now else "replayed",
@@ -198,7 +201,7 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "ended": about.status in ENDED,
         "calls": calls,
         "ruled": ruled_calls(trace),
-        "sentence": sentence_of(trace, progresses, rows.most, is_left=is_left),
+        "sentence": sentence_of(trace, progresses, rows.most, folded["explained"], is_left=is_left),
         "names": names,
         "is_failure": record.summary.errors > 0 and calls.none_succeeded,
         "tools": sorted({bar.name for bar in trace.bars}),
@@ -212,11 +215,11 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "tool": about.tool,
         "waits_for": _waits_for(trace) if is_now and about.status == "needs_approval" else "",
         "waits_since": _waits_since(trace) or record.updated,
-        **(_UNFOLDED if history is None else _folded_values(history, trace, about, record, names)),
+        **folded,
     }
 
 
-_UNFOLDED: Final = {
+_UNFOLDED: Final[dict[str, Any]] = {
     "machine": None,
     "retry_at": None,
     "broken": None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,15 +37,22 @@ class _Call:
 
 
 def sentence_of(
-    trace: Trace, calls: Sequence[Progress], most: int, *, is_left: bool = False
+    trace: Trace,
+    calls: Sequence[Progress],
+    most: int,
+    explained: Collection[int] = (),
+    *,
+    is_left: bool = False,
 ) -> str:
     """Return what the calls of a run did, such as `Called List orders and Find customer at the same
-    time, then Compute.`, or "" if the run has no calls.
+    time, then Compute.`, or "" if there is nothing to say. Other parts of the page
+    say which calls wait for a decision.
 
     Args:
         trace: the trace of the run.
         calls: the calls of the machine of the folded journal, or nothing if it was not folded.
         most: the largest number of calls that ran at the same time.
+        explained: the numbers of the calls whose errors the page shows, and thus who denied them.
         is_left: whether no process executes the run, so that none of its calls is still running.
     """
     listed: list[_Call] = []
@@ -65,7 +72,7 @@ def sentence_of(
     if began and all(call.status == "failed" for call in began) and len(began) == len(listed):
         return f"{_called(began)}, which {'all ' if len(began) > 1 else ''}failed."
 
-    parts = [_called(began), *_without_result(listed), *_open(listed)]
+    parts = [_called(began), *_without_result(listed, explained), *_running(listed)]
     return " ".join(f"{part}." for part in parts if part)
 
 
@@ -134,9 +141,11 @@ def _called(began: Sequence[_Call]) -> str:
     return f"Called {', then '.join(texts)}" if texts else ""
 
 
-def _without_result(listed: Sequence[_Call]) -> list[str]:
-    """Return which calls have no result, and why, if that is known."""
-    denied = [call for call in listed if call.status == "denied"]
+def _without_result(listed: Sequence[_Call], explained: Collection[int]) -> list[str]:
+    """Return which calls have no result, and why, if that is known and said nowhere else."""
+    denied = [
+        call for call in listed if call.status == "denied" and call.bar.number not in explained
+    ]
     failed = [call for call in listed if call.status == "failed"]
     stopped = [call for call in listed if call.status in ("cancelled", "interrupted")]
     not_run = [call for call in listed if call.status == "not run"]
@@ -162,16 +171,12 @@ def _reads_no_result(call: _Call) -> bool:
     return call.progress is not None and read_failure(call.progress.error).kind == NOT_RUN
 
 
-def _open(listed: Sequence[_Call]) -> list[str]:
-    """Return which calls have not ended."""
+def _running(listed: Sequence[_Call]) -> list[str]:
+    """Return which calls are running."""
     running = [call for call in listed if call.status == "running"]
-    asking = [call for call in listed if call.status == "asking"]
-    parts: list[str] = []
-    if running:
-        parts.append(f"{_subject(running)} {'is' if len(running) == 1 else 'are'} running")
-    if asking:
-        parts.append(f"{_subject(asking)} {'waits' if len(asking) == 1 else 'wait'} for a decision")
-    return parts
+    if not running:
+        return []
+    return [f"{_subject(running)} {'is' if len(running) == 1 else 'are'} running"]
 
 
 def _deciders(denied: Sequence[_Call]) -> str:

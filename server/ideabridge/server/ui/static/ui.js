@@ -428,10 +428,13 @@
     if (current) tabs.scrollLeft = Math.max(0, current.offsetLeft + current.offsetWidth - tabs.offsetLeft - tabs.clientWidth / 2);
   }
 
-  // A graph that does not fit scrolls, too. It begins with the call that is going on.
-  for (const graph of document.querySelectorAll("#graph .scroll")) {
-    const active = graph.querySelector(".s-asking, .s-running");
-    if (active) graph.scrollLeft += Math.max(0, active.getBoundingClientRect().right + 8 - graph.getBoundingClientRect().right);
+  // A graph that does not fit scrolls, too. It begins with the call that is going on, but on a phone, half of another call
+  // would be before that one.
+  if (matchMedia("(min-width: 30rem)").matches) {
+    for (const graph of document.querySelectorAll("#graph .scroll")) {
+      const active = graph.querySelector(".s-asking, .s-running");
+      if (active) graph.scrollLeft += Math.max(0, active.getBoundingClientRect().right + 8 - graph.getBoundingClientRect().right);
+    }
   }
 
   // -- menus --------------------------------------------------------------------------------------------------------
