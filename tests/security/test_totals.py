@@ -145,7 +145,7 @@ async def test_items_that_each_read_a_large_value_run_one_by_one_but_are_not_ask
         assert run.status == "done"
         del each["more"]
         run = await ran(one, calls=[big, {"_tool": "change", **each}])
-        assert "the call would have" in errors(run)
+        assert "the call would take up 160,000,000 bytes" in errors(run)
 
 
 async def test_an_output_that_names_one_value_many_times_is_refused(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ async def test_small_values_that_are_read_many_times_are_counted(tmp_path: Path)
         run = await ran(
             one, calls=[{"_tool": "change", "_each": each, "value": "†input.small"}], input=given
         )
-        assert "the call would have 2,001,000 values" in errors(run)
+        assert "the call would contain 2,001,000 values" in errors(run)
 
 
 async def test_values_are_not_counted_by_what_stands_in_texts(tmp_path: Path) -> None:

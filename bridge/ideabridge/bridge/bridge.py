@@ -689,7 +689,7 @@ class Bridge:
         Args:
             document: a result of `export_idea`.
             publish: whether to publish the idea, too.
-            caller: who imports the idea.
+            caller: the user who imports the idea.
             edited: whether a person has reviewed the document. If so, the content of the document
                 can differ from what was exported.
             replace: the published names, each NAME or NAME@VERSION, that the import is allowed to
@@ -738,7 +738,7 @@ class Bridge:
             replace: the published names, each NAME or NAME@VERSION, that the idea is allowed to
                 replace, or None for any.
             to: the audience, as in `publish`.
-            caller: who saves the idea.
+            caller: the user who saves the idea.
 
         Raises:
             IdeaDocumentError: the document is malformed; the message says where, and
@@ -828,8 +828,8 @@ class Bridge:
                 the copied values leave open, and `program_request` describes the program that would
                 settle them.
             inputs: if `program` is text, the input that each run needs in addition to its own.
-            caller: who publishes. An admin can publish a version of an idea that others share with
-                them.
+            caller: the user who publishes. An admin can publish a version of an idea that others
+                share with them.
 
         Raises:
             PublicationError: the run cannot be published in this way; the message says what is
@@ -955,8 +955,8 @@ class Bridge:
             arguments: the input of the idea.
             output: the type to return, which is a pydantic model or any type that pydantic
                 supports, or None for JSON.
-            mind: who answers if the idea is solved again; see `choose`.
-            caller: who calls. The run belongs to this caller.
+            mind: the mind that answers if the idea is solved again; see `choose`.
+            caller: the user who makes the call. The run belongs to this user.
             version: the version, if the name does not contain it, or None for the current version.
 
         Raises:
@@ -988,8 +988,8 @@ class Bridge:
         Args:
             name: NAME, or NAME@VERSION.
             arguments: the input of the idea.
-            mind: who answers if the idea is solved again; see `choose`.
-            caller: who calls. The run belongs to this caller.
+            mind: the mind that answers if the idea is solved again; see `choose`.
+            caller: the user who makes the call. The run belongs to this user.
             version: the version, if the name does not contain it, or None for the current version.
             samples: as in `run_plan`.
 
@@ -1096,7 +1096,7 @@ class Bridge:
 
         Args:
             changed: the result of `changed_tools` that a person has seen.
-            by: who accepts the changes.
+            by: the person who accepts the changes.
         """
         self.publisher.accept(changed, by=by)
 
@@ -1346,8 +1346,8 @@ class Bridge:
                 states, each state is an instance, and states without `_instance` are named ①, ②,
                 ... in order.
             limits: limits that are lower than the configured limits.
-            mind: who answers; see `choose`. `auto` means the bridge's mind or, if the bridge has
-                no mind, the caller (as `turns`).
+            mind: the mind that answers; see `choose`. `auto` means the bridge's mind or, if the
+                bridge has no mind, the caller (as `turns`).
             planning: `eager`, or `lazy` if someone must accept each Solution as a whole before any
                 part of it runs.
             thought_process: whether the mind writes its reasoning before the calls, or None for the

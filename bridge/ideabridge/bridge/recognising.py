@@ -106,7 +106,7 @@ class SecretPlace:
     """A secret in an entry.
 
     Attributes:
-        place: the place of the secret, for example `env.TOKEN` or `args.2`.
+        place: where the secret is in the entry, for example `env.TOKEN` or `args.2`.
         name: the suggested name of the stored secret. Equal values in an entry share a name.
         evidence: how the secret was recognised.
         value: the secret.

@@ -238,7 +238,7 @@ values that tools sent.
 
 _HINTS: Final = {
     "running": 'It continues; check_run {{"run": "{}"}} returns the rest.',
-    # The server continues the run once the reason has gone, for example when the store works again.
+    # The server continues the run once the problem is gone, for example when the store works again.
     "interrupted": (
         "This server does not continue it as long as that reason holds. Afterwards, check_run "
         '{{"run": "{}"}} continues it, or says why it cannot.'
@@ -309,7 +309,7 @@ def _call_lines(result: dict[str, Any]) -> list[str]:
 
 
 def _waiting_lines(result: dict[str, Any]) -> list[str]:
-    """Return lines about the decisions and answers that a run waits for."""
+    """Return lines about the decisions and answers that a run is waiting for."""
     approvals = result.get("approvals")
     if not approvals:
         return []

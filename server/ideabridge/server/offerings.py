@@ -78,7 +78,7 @@ _Place = tuple[str, "Kind", str | None]
 
 
 class _Reading:
-    """One reading of a list. The reading continues even if nobody waits for it any more.
+    """One reading of a list. The reading continues even if nobody is waiting for it any more.
 
     Attributes:
         place: the key of the list.

@@ -4,8 +4,8 @@ Schemas and values come from outside, so the work of every step is limited. A sc
 it is too large or too deep, or if its references multiply. If the weight of the schema times the
 bytes of the value exceeds `HERE_WORK`, the check runs in a worker process, which is killed at a
 deadline. Costly explanations are computed in the worker process, too. A caller that cannot await
-blocks while the worker runs, but only as long as the budget of `Blocking` allows. `inline_refs`
-replaces references with their targets for hosts that do not support them.
+blocks while the worker is running, but only as long as the budget of `Blocking` allows.
+`inline_refs` replaces references with their targets for hosts that do not support them.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 might still be running code from an earlier load: a file and the modules in its folder become new
 module objects, and the old module objects stay as they are.
 
-One process can have tool files from several independent folders. Therefore, while a file runs, only
-modules from its own folder can be imported, even if a module in another folder has the same name.
+One process can have tool files from several independent folders. Therefore, while a file is
+running, only modules from its own folder can be imported, even if a module in another folder has
+the same name.
 """
 
 from __future__ import annotations

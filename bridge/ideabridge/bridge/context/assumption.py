@@ -88,7 +88,7 @@ class Assumption:
     """A literal whose value was not determined, or a call that might not belong in the run.
 
     Attributes:
-        at: the place of the literal: `calls.3.max_count`, `output.title`, `calls.2`. In a
+        at: where the literal is in the plan: `calls.3.max_count`, `output.title`, `calls.2`. In a
             room, the call that the room answers comes first: `calls.0: calls.3.max_count`.
         why: the reason why the value is not determined.
         taken: the value that was used, or None for a call.

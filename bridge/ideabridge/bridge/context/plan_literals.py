@@ -7,7 +7,7 @@ plan is proposed with `{"values": [Explained...], "seen": {REFERENCE: profile}, 
 - `values`: before a call is proposed, each of its literals gets the value that its explanations
   yield for the new data.
 - `seen`: profiles of what earlier runs read through a reference. Anything new about a value is
-  noted.
+  recorded.
 - `watch`: references that a call does not read although its author had seen their values. These
   values are compared with `seen`.
 - `decisions`: the places of calls that might have been made because of a result that they do not

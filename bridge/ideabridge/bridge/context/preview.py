@@ -142,7 +142,7 @@ def shorten(
 
     Args:
         value: any JSON value.
-        path: the place of the value, beginning with the kind. The references point to this place.
+        path: the path to the value, beginning with the kind. The references point to this place.
         instance: the instance in the references, for a reader outside the instance.
         small: the maximum size, in bytes of JSON, of a value that is shown in full.
     """

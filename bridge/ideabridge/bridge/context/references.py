@@ -453,7 +453,7 @@ def compile_value(
         value: any JSON value.
         holes: receives a `Hole` for every reference.
         problems: receives (path, message) for every malformed reference.
-        path: the place of `value`.
+        path: the path to `value`.
 
     Returns:
         `value` itself if it contains no references or escapes, otherwise, a copy with holes.

@@ -522,7 +522,7 @@ class Showing:
         """Return a state or data as it is shown.
 
         Args:
-            place: the place of the state or data among the documents.
+            place: where the state or data is among the documents.
             value: the value of the message that contains it. If a handler has changed the message,
                 the value is shown as the handler left it.
         """

@@ -1,8 +1,8 @@
 """Salvage: finds the records in a damaged line of a log.
 
-Hosts write logs without locks, and can be killed while they write. A line can therefore contain
-zero bytes, two records without a line ending between them, a truncated record directly followed by
-the next one, or a record in the middle of another.
+Hosts write logs without locks, and can be killed while they are writing. A line can therefore
+contain zero bytes, two records without a line ending between them, a truncated record directly
+followed by the next one, or a record in the middle of another.
 """
 
 from __future__ import annotations

@@ -298,7 +298,7 @@ def is_distinctive(value: JSON) -> bool:
 
 
 def digest(value: JSON) -> str:
-    """Return a digest that two values share if and only if they are the same value."""
+    """Return a digest of a value. Two values have the same digest if and only if they are equal."""
     if isinstance(value, str):
         return f"s{value}"
     if isinstance(value, bool) or value is None:

@@ -273,7 +273,7 @@ def _read_target(call: Call) -> None:
 
 @lru_cache(maxsize=8192)
 def _wrong_target(text: str) -> str | None:
-    """Return what is wrong with an output path in another notation, or None if nothing is."""
+    """Return what is wrong with an output path in another notation, or None if it is valid."""
     # Text with quotes is not split, because a quoted string in brackets is a key.
     parts = [text] if '"' in text else re.split(r"\|\||&&", text[:MAX_LENGTH])
     for part in parts:

@@ -47,7 +47,8 @@ class AskApproval:
 class Allow:
     """Approve a resolved call under an earlier grant; acknowledged by `CallDecided`.
 
-    `granted` is the index of the call whose approval included the grant, and `by` is who gave it.
+    `granted` is the index of the call whose approval included the grant, and `by` is the person who
+    gave it.
     """
 
     call: Call

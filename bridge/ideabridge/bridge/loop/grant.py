@@ -80,7 +80,7 @@ class Grant:
         call: the index of the call whose approval included the grant.
         tool: the allowed tool, as it was defined when the grant was given.
         activity: the activity that this call named.
-        by: who gave the grant.
+        by: the person who gave the grant.
         most: the maximum number of executions that the grant approves, or None for any number.
         where: checks the parameters of an execution, or None if any are allowed.
         used: the number of executions that the grant has approved so far.

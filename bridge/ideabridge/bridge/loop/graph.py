@@ -30,7 +30,7 @@ not require success. The order delays a call's execution but not its approval.
 call writes, data and order form a circle; `rearrange` then drops the order within that circle and
 keeps it everywhere else. Later alternatives (`a || b`), which the run might never need, can form a
 circle through data alone. The calls in such a circle keep their order until no other call can run.
-Then `give_way` lets a call run before an earlier call that waits for it.
+Then `give_way` lets a call run before an earlier call that is waiting for it.
 
 *Cost.* A call does not list all the calls that it waits for, because long Solutions would then take
 quadratic time. Each lane keeps its members in order, and `before` looks backwards from a call for

@@ -947,8 +947,8 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
     already in the journal, so the caller does not journal it again.
 
     The outcome of every other execution in flight is unknown. In the run of a plan, and while a
-    program runs, a person is asked about it, unless the call is nested too deeply to be shown.
-    Otherwise the call fails, and the next Request says that its outcome is unknown.
+    program is running, a person is asked about it, unless the call is nested too deeply to be
+    shown. Otherwise the call fails, and the next Request says that its outcome is unknown.
     """
     again: list[Execute] = []
     # Withdraw these questions first, because the connections that were waiting for the answers

@@ -1,9 +1,9 @@
 """Question: the questions that a run asks people, and the answers that the run accepts.
 
 A run asks whether a call may run, whether a lazy run's plan is accepted, and what the outcome of an
-interrupted call was. A server can also ask a question while it runs a call. Each question is bound
-to the digest of what it shows, so an answer applies only to exactly what was shown. Both the digest
-and the answer are journaled.
+interrupted call was. A server can also ask a question while it is running a call. Each question is
+bound to the digest of what it shows, so an answer applies only to exactly what was shown. Both the
+digest and the answer are journaled.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
 
 
 def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
-    """Return the question that a server asks while it runs a call."""
+    """Return the question that a server asks while it is running a call."""
     shown = executed_call(progress, progress.items[event.item or 0].parameters)
     reason = (
         f"server {event.module!r} asks this while it runs the call; the text is the server's, not "

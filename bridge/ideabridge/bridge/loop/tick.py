@@ -193,7 +193,7 @@ class Tick:
         settled: the calls in the order in which they settled.
         program: whether a program proposes the calls and waits for their results.
         unheard: the calls whose results a program had not received when the program ended, or None
-            while the program runs.
+            while the program is running.
     """
 
     def __init__(

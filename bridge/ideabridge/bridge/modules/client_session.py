@@ -30,7 +30,7 @@ _session: Final[ContextVar[ClientSession | None]] = ContextVar("client_session",
 
 def client_session() -> ClientSession | None:
     """Return the session on whose behalf this task runs. Return None if there is only one client,
-    or if no client waits for this task.
+    or if no client is waiting for this task.
     """
     return _session.get()
 

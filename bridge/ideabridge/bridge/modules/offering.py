@@ -85,7 +85,8 @@ class Offering:
         self._unfinished: set[Kind] = set()
         self._cut_off = anyio.Event()
         self._reading: dict[Kind, anyio.Lock] = {kind: anyio.Lock() for kind in OFFERED_KINDS}
-        # Incremented by each change, so that a list which changes while it is read is not stored.
+        # Incremented by each change, so that a list that changes while it is being read is not
+        # stored.
         self._changes = 0
 
     def has(self, kind: Kind) -> bool:

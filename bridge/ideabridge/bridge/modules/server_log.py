@@ -286,7 +286,7 @@ def _earlier(path: Path) -> Path:
 
 
 class ServerLogReader:
-    """Reads the log of one server from its beginning, while processes write it.
+    """Reads the log of one server from its beginning, while processes are writing it.
 
     Args:
         path: the file, which does not have to exist.

@@ -537,7 +537,7 @@ class StdioTransport:
 
     Attributes:
         reason: why no more messages can arrive ("ended with exit code 3", ...), or None while the
-            process runs.
+            process is running.
         protocol_fault: True if the connection was ended because of the process's output.
     """
 

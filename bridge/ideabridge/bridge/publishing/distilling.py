@@ -89,7 +89,7 @@ async def distill(
         publish: publishes an answer, or raises `ProgramRefusedError`.
         refuse: records that the program of a run was refused, with the reason.
         mind: the mind that is asked.
-        caller: the caller who distils.
+        caller: the user who distils.
 
     Returns:
         (the publication, the programs that were refused before it).

@@ -281,7 +281,7 @@ class _NeededModules:
     _visited: set[str] = field(default_factory=set[str])
 
     def take(self, call: WrittenCall, defined: frozenset[str]) -> None:
-        """Add the servers that a call needs. A call without a tool name adds no module: the check
+        """Add the servers that a call needs. A call without a tool name adds no server: the check
         of the plan refuses such calls.
         """
         if call.tool:

@@ -39,7 +39,7 @@ class PublishRequest:
         by: who made the choices.
         to: the audience (see `read_audience`), or None to leave the audience unchanged.
         program: a program that reproduces the runs, or None if none was written for them.
-        caller: who publishes.
+        caller: the user who publishes.
         decisions: the decisions in `parameters`, keyed by parameter name.
 
     Raises:

@@ -259,7 +259,7 @@ class CallContext:
 
 
 class RunObserver(Protocol):
-    """Observes one run while this process drives it. An observer must not raise errors or keep
+    """Observes one run while this process is driving it. An observer must not raise errors or keep
     values.
     """
 

@@ -209,7 +209,7 @@ class Runner:
         waiting: the number of tasks that are waiting for a change.
         unreported: the answer in progress, if it can report its usage so far but has not yet done
             so.
-        observers: watch the run while this process drives it.
+        observers: watch the run while this process is driving it.
         session: the session of the client that began the run in this process; see
             `client_session`.
     """
@@ -978,7 +978,7 @@ class RunningCalls:
 
     @property
     def are_running(self) -> bool:
-        """True while a call runs."""
+        """True while a call is running."""
         return bool(self._handles)
 
     def start(self, effect: Execute) -> None:

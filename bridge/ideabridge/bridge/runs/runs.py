@@ -434,7 +434,7 @@ class Runs:
 
         When the run has ended, write its row in the store, with `Run.summary`, and give up its
         lease. Record the shape of each call's result. Pass every event on to the rooms. While
-        another process drives the run, that process writes the row.
+        another process is driving the run, that process writes the row.
         """
         if isinstance(event, ConfigurationChanged):
             run.made_under = event.fingerprint

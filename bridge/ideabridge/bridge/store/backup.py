@@ -58,7 +58,9 @@ def write_file(target: Path, fill: Callable[[Path], None]) -> None:
 
 @contextmanager
 def _partial(target: Path) -> Generator[Path]:
-    """Create a file next to the target, lock it while it is written, and remove it at the end."""
+    """Create a file next to the target, lock it while it is being written, and remove it at the
+    end.
+    """
     part = target.with_name(f"{target.name}{PARTIAL}{secrets.token_hex(4)}")
     descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:

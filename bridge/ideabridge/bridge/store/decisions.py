@@ -169,7 +169,7 @@ def _read_decided(row: tuple[Any, ...]) -> Decided:
 
 
 def _read_object(value: str | None) -> JSON:
-    """Read a value that is an object or a text. SQL returns an object as JSON text."""
+    """Read a value that is an object or a string. SQL returns an object as JSON text."""
     if value is not None and value.startswith("{"):
         return decode_trusted(value.encode())
     return value

@@ -28,7 +28,7 @@ class DirectCall(NamedTuple):
 
     Attributes:
         at: the time when the call arrived, in seconds since 1970.
-        caller: who made the call.
+        caller: the user who made the call.
         client: the name and version of the client, or "" if the client sent none.
         session: the hash of the MCP session's id, or "" if the transport has no sessions.
         name: the name under which this server exposes the tool.

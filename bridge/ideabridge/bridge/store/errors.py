@@ -94,8 +94,8 @@ class TamperedIdeaError(StoreError):
 
 
 class SecretInIdeaError(StoreError):
-    """An idea that contains a secret cannot be exported. The message names the place of the secret,
-    but does not contain the secret.
+    """An idea that contains a secret cannot be exported. The message says where the secret is, but
+    does not contain it.
     """
 
 

@@ -64,10 +64,10 @@ class Leases:
         """Take a run's lease for `ttl_s` seconds from `now` (seconds since 1970), and return the
         new epoch.
 
-        Return None while another driver holds the lease. The store does not compare times, because
-        clocks differ between machines: to take a lease that was not released, the caller passes the
-        lapsed lease as it last saw it. If the same driver acquires the lease again, its previous
-        epoch becomes invalid.
+        Return None while another driver is holding the lease. The store does not compare times,
+        because clocks differ between machines: to take a lease that was not released, the caller
+        passes the lapsed lease as it last saw it. If the same driver acquires the lease again, its
+        previous epoch becomes invalid.
 
         Args:
             run_id: the run.

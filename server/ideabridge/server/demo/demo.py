@@ -160,8 +160,8 @@ def find_repository(folder_given: Path | None) -> Repository:
 
 
 def _git(folder: Path, *words: str) -> str:
-    # git sets these three variables while it runs a hook. They name a repository other than the one
-    # in `folder`.
+    # git sets these three variables while it is running a hook. They name a repository other than
+    # the one in `folder`.
     hooks = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     environment = {name: value for name, value in os.environ.items() if name not in hooks}
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}

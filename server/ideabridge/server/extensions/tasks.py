@@ -2,7 +2,7 @@
 
 A task is a run under the same id; nothing else is stored. `run_plan` and `solve` answer such a
 client with a task if the run has not ended after a few seconds. The client then calls `tasks/get`
-until it gets a result, which is the answer that `check_run` would give. If a run waits for a
+until it gets a result, which is the answer that `check_run` would give. If a run is waiting for a
 decision or a solution, its task is completed, because the assistant has to take the next step. The
 result says what to do, as the tool's own answer does.
 """

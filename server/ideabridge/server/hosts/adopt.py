@@ -334,8 +334,8 @@ class _Search:
         )
 
     def _content(self, file: HostFile) -> JSONObject:
-        """Return the content of a file, or the valid parts of a damaged one. Note the errors in the
-        file.
+        """Return the content of a file, or the valid parts of a damaged one. Record the errors in
+        the file.
         """
         if file.path not in self._documents:
             is_in_project = self._is_in_project(file.path)
@@ -451,7 +451,7 @@ def _refuse(translation: Translation, refused: Refused) -> None:
 def _settle_folder(
     translation: Translation, raw: JSON, scope: Scope, project: Path, target: Destination
 ) -> None:
-    """Decide which folder a server runs in, and note what ties the server to this project."""
+    """Decide which folder a server runs in, and record what ties the server to this project."""
     entry = translation.entry
     is_program = isinstance(entry.get("command"), str)
     if scope == "local":

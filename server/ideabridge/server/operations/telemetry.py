@@ -8,8 +8,8 @@ names that a user or a model made up.
 One run is one trace, whichever processes drive it. The ids of a run's span are derived from the
 run's id, so every process can attach calls to it. If the request that asked for the run has a trace
 (`traceparent` in `_meta`), the run becomes part of that trace; the journal stores the traceparent.
-While a call runs, its span is the current span, and the MCP SDK passes it on to the server. A span
-is sent once it has ended. The process in which a run ends sends the span of the run.
+While a call is running, its span is the current span, and the MCP SDK passes it on to the server. A
+span is sent once it has ended. The process in which a run ends sends the span of the run.
 
 The spans do not come from the global tracer provider, because the MCP SDK would then add error
 messages to them.

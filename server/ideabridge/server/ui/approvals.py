@@ -242,8 +242,8 @@ class Card:
 
     @property
     def is_quoted(self) -> bool:
-        """Whether the claim is that of a server, or of anything else but a tool of this process,
-        whose author is the person who configured it.
+        """Whether the claim comes from a server or from anything else outside this process. A tool
+        of this process was written by the person who configured it.
         """
         tool = self.pending.question.tool
         return tool is not None and tool.module is not None
@@ -255,7 +255,7 @@ class Card:
 
     @property
     def is_undeclared(self) -> bool:
-        """True if the only reason for the question is that the tool does not declare that it is
+        """True if the only reason for the question is that the tool does not declare itself
         read-only.
         """
         tool = self.pending.question.tool
@@ -310,7 +310,7 @@ def reason_in_words(reasons: str, tool: Tool | None) -> str:
 
     Args:
         reasons: the reasons as the question gives them, each on a line, or only their beginning.
-        tool: the tool that the question is about, or None for a question about no tool.
+        tool: the tool that the question is about, or None if the question is not about a tool.
     """
     return ". ".join(_sentence(line.rstrip("."), tool) for line in reasons.split("\n"))
 
@@ -358,7 +358,7 @@ def cards_of(
 
     Args:
         decisions: each decision, and the call to compare its values with.
-        visitor: the visitor who looks at them.
+        visitor: the visitor who is looking at them.
     """
     cards: list[Card] = []
     room = _ROOM
@@ -1019,7 +1019,7 @@ def _by(decision: Decision, request: Request) -> Decision:
 
 
 def _edit(form: FormFields, question: Question) -> Decision:
-    """Return the decision that something else runs, as a form contains it."""
+    """Return the decision to run something else, as the form contains it."""
     if form.get("decision") == "fields":
         return Decision("edit", call=call_of_fields(question, form))
 

@@ -1,4 +1,4 @@
-"""Askers: names the programs that ask for runs as people know them."""
+"""Askers: gives programs that ask for runs the names by which people know them."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class AskingProgram:
 
     @classmethod
     def of(cls, client: str) -> AskingProgram | None:
-        """Return the program that a client's text with name and version stands for, or None if the
-        text is empty.
+        """Return the program that a client's name and version identify, or None if the text is
+        empty.
         """
         if not client:
             return None

@@ -118,8 +118,8 @@ class Assistant:
 
     Attributes:
         name: the name by which people know the assistant.
-        entry: the instructions for connecting it, or None if the visitor may not see them or the
-            page has none.
+        entry: the instructions for connecting it, or None if the visitor is not allowed to see them
+            or the page has no instructions.
         seen: what it did lately, or None if it has not called lately.
     """
 
@@ -361,8 +361,8 @@ def _name_of(client: str) -> str:
 
 
 def _command(host: Host) -> str:
-    """Return the command under which a connection is noted, so that the command line can undo it,
-    too.
+    """Return the command under which a connection is recorded, so that the command line can undo
+    it, too.
     """
     return f"install {host.name}"
 
@@ -371,7 +371,7 @@ def _written(host: Host, file: HostFile) -> RecordedEdit | None:
     """Return the last edit that connected a host, or None if no such edit can be undone.
 
     Raises:
-        HostFileError: the notes cannot be read.
+        HostFileError: the record cannot be read.
     """
     for edit in recorded_edits(_command(host)):
         if all(edited.path == file.path for edited in edit.files):

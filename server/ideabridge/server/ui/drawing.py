@@ -51,7 +51,7 @@ class Box:
     """A box in a drawing: a call, an input, or the output.
 
     Attributes:
-        place: what tells the box from others with the same title, or "".
+        place: what distinguishes the box from others with the same title, or "".
     """
 
     key: str
@@ -129,7 +129,7 @@ def place_boxes(
     nodes: Sequence[Box], edges: Iterable[Arrow], stages: Sequence[Iterable[str]] = ()
 ) -> Drawing:
     """Place boxes in columns from left to right, so that each box comes after the boxes that it
-    waits for and few arrows cross.
+    depends on and few arrows cross.
 
     Args:
         nodes: the boxes.
@@ -375,7 +375,7 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
         if parts.are_too_many:
             return None
 
-    # The sentence about the run tells only the stages of a few calls.
+    # The sentence about the run describes only the stages of a few calls.
     drawn = trace.bars[: len(machine.history)]
     stages = stages_of(drawn) if len(drawn) <= MOST_NAMED else []
     return parts.draw([[_key(bar.number) for bar in stage] for stage in stages])

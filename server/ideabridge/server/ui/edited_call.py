@@ -1,5 +1,5 @@
-"""Edited call: the fields in which a visitor changes the parameters of a call that asks, and the
-call that they then make.
+"""Edited call: the fields in which a visitor changes the parameters of a call that asks for
+approval, and the call that they then make.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class IdeaFolder:
 
         Args:
             publications: the tools in the store.
-            viewer: the viewer who looks at the page.
+            viewer: the viewer who is looking at the page.
         """
         try:
             paths = sorted(self.path.iterdir())

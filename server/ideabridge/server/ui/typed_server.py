@@ -84,7 +84,7 @@ class ValueField:
     """The field for a variable or a header in an entry.
 
     Attributes:
-        place: the place of the value in the entry, such as `env.REGION`.
+        place: where the value is in the entry, such as `env.REGION`.
         name: the name of the variable or header.
         text: the value of the variable or header, or "" if the value is not shown.
         kept: the reason why the value is not shown and stays the same, or "" if it is shown.
@@ -605,7 +605,7 @@ class TypedValue:
     """A value about which a person decides whether it is a secret.
 
     Attributes:
-        place: the place of the value in the entry, such as `env.REGION`.
+        place: where the value is in the entry, such as `env.REGION`.
         name: the name of the variable or header, or a description of any other place.
         shown: the value; secrets in it are hidden.
         is_secret: whether the value is taken to be a secret if nobody decides.

@@ -416,9 +416,9 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """Keep other threads from writing while the caller runs statements on `connection` outside
-        a transaction. These statements hold the lock while they are waiting for other processes, so
-        use this method only for maintenance outside the event loop's thread.
+        """Keep other threads from writing while the caller is running statements on `connection`
+        outside a transaction. These statements hold the lock while they are waiting for other
+        processes, so use this method only for maintenance outside the event loop's thread.
         """
         with self.lock, self._translated():
             if self._reader is not self.connection:

@@ -17,7 +17,7 @@ class SqliteUpkeep(Upkeep):
     Args:
         database: the database.
         connection: the connection that writes to the database.
-        alone: keeps other threads from writing while statements run on the connection.
+        alone: keeps other threads from writing while statements are running on the connection.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ class EntryChange:
     """An entry that is put into a file, or removed from it.
 
     Attributes:
-        keys: the keys that lead to the object of all entries.
+        keys: the path to the object that contains all entries.
         name: the name of the entry.
         entry: the entry; None removes it.
         listed: whether a file without entries gets them as a list of objects with a `name`. A file

@@ -73,7 +73,7 @@ class EditedEntry:
     """An entry that was put into a file, or removed from it.
 
     Attributes:
-        keys: the keys that lead to the object of all entries.
+        keys: the path to the object that contains all entries.
         name: the name of the entry.
         removed: whether the entry was removed.
         parents: the number of objects around the entry that were added with it.
@@ -148,7 +148,7 @@ class HostText:
         same.
 
         Args:
-            keys: the keys that lead to the object of all entries. Objects that are missing on the
+            keys: the path to the object that contains all entries. Objects that are missing on the
                 way are added.
             name: the name of the entry.
             entry: the entry, which must not be null.
@@ -164,7 +164,7 @@ class HostText:
         """Return the text without an entry, or the same text if it has no such entry.
 
         Args:
-            keys: the keys that lead to the object of all entries.
+            keys: the path to the object that contains all entries.
             name: the name of the entry.
             parents: the number of objects that were added around the entry. Those that become empty
                 are removed with the entry.

@@ -1,8 +1,8 @@
 """Undo: reverts edits to hosts' files.
 
-`record_edit` notes what a command has edited; `recorded_edits` returns these notes, and `undo_edit`
-reverts an edit. A file that nobody has changed since the edit gets its previous bytes back. If the
-host has written the file since, only the entries are reverted.
+`record_edit` records what a command has edited; `recorded_edits` returns these records, and
+`undo_edit` reverts an edit. A file that nobody has changed since the edit gets its previous bytes
+back. If the host has written the file since, only the entries are reverted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOST_EDITS: Final = 500
 
 
 class DamagedNotesError(HostFileError):
-    """The notes about edits cannot be read. The message names their file."""
+    """The records of edits cannot be read. The message names their file."""
 
 
 _AROUND: Final = (400, 100, 30, 8)
@@ -96,10 +96,10 @@ def record_edit(
     trusted: Sequence[Path] = (),
     what: str = "",
 ) -> None:
-    """Note an edit, so that it can be undone. For the arguments, see `RecordedEdit`.
+    """Record an edit, so that it can be undone. For the arguments, see `RecordedEdit`.
 
     Raises:
-        HostFileError: the note cannot be written.
+        HostFileError: the record cannot be written.
     """
     edit = RecordedEdit(command, project, datetime.now(UTC), tuple(files), tuple(trusted), what)
     _write(lambda edits: (*edits, edit))
@@ -109,7 +109,7 @@ def recorded_edits(command: str) -> list[RecordedEdit]:
     """Return the edits by a command that have not been undone, latest first.
 
     Raises:
-        HostFileError: the notes cannot be read.
+        HostFileError: the record cannot be read.
     """
     return [edit for edit in reversed(_read()) if edit.command == command]
 
@@ -118,7 +118,7 @@ def edits_of(path: Path) -> list[RecordedEdit]:
     """Return the edits to this file alone that have not been undone, latest first.
 
     Raises:
-        HostFileError: the notes cannot be read.
+        HostFileError: the record cannot be read.
     """
     return [
         edit
@@ -144,11 +144,11 @@ def entries_before(file: EditedFile) -> dict[str, JSON]:
 
 
 def undo_edit(edit: RecordedEdit) -> list[UndoneFile]:
-    """Undo an edit, and remove its note. Files are reverted, and returned, in the reverse of the
+    """Undo an edit, and remove its record. Files are reverted, and returned, in the reverse of the
     order in which they were written.
 
     Raises:
-        HostFileError: a file cannot be written, or its backup is gone. The note about the edit
+        HostFileError: a file cannot be written, or its backup is gone. The record of the edit
             stays.
     """
     undone = [undo_file(file) for file in reversed(edit.files)]
@@ -216,7 +216,7 @@ def remove_entry(
     Args:
         path: the file.
         format_name: the notation of the file.
-        keys: the keys that lead to the object of all entries.
+        keys: the path to the object that contains all entries.
         name: the name of the entry.
         added: the edit that added the entry, if known. If nobody has changed the file since this
             edit, the file gets its previous bytes back, or is removed if it did not exist before.
@@ -407,7 +407,7 @@ def _write(change: Callable[[tuple[RecordedEdit, ...]], tuple[RecordedEdit, ...]
             try:
                 edits = _read()
             except DamagedNotesError:
-                # Rename the file with the damaged notes, so that later edits can be noted and
+                # Rename the file with the damaged records, so that later edits can be recorded and
                 # undone.
                 path.replace(path.with_name("edits.damaged.json"))
                 edits = ()

@@ -407,7 +407,7 @@ def _without_lines(text: str, start: int, end: int) -> str:
 
 
 def _with_root(text: str, value: JSON) -> str:
-    """Return a text that has no value yet with `value` added after its comments."""
+    """Add `value` after the comments of a text that has no value yet, and return the text."""
     newline = newline_of(text)
     lines = newline.join(_value_lines(value, ""))
     if not text or text.endswith("\n"):
