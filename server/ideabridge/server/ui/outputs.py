@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 from markupsafe import Markup
 
 from ideabridge.server.ui.showing import LONGEST, in_one_line
+from ideabridge.server.ui.shown_numbers import shown_numbers
 from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject, number_or_none
 from ideabridge.tools.names import counted, visible
@@ -269,9 +270,12 @@ def _table(objects: list[JSONObject], room: _Room) -> ShownTable:
     shown = objects[: room.take(min(len(objects), _MOST_ROWS))]
     names = dict.fromkeys(name for row in shown for name in row)
     columns = list(islice(names, _MOST_COLUMNS))
+    number_columns = frozenset(
+        place for place, name in enumerate(columns) if _has_numbers(shown, name)
+    )
+    texts = [_cells(shown, name) for name in columns]
     rows: list[tuple[str, ...]] = []
-    for row in shown:
-        cells = [in_one_line(row[name], _CELL) if name in row else "" for name in columns]
+    for cells in zip(*texts, strict=True):
         if sum(map(len, cells)) > room.characters:
             break
         rows.append(tuple(map(room.take_text, cells)))
@@ -279,10 +283,20 @@ def _table(objects: list[JSONObject], room: _Room) -> ShownTable:
     return ShownTable(
         tuple(visible(name[:_CELL]) for name in columns),
         tuple(rows),
-        frozenset(place for place, name in enumerate(columns) if _has_numbers(shown, name)),
+        number_columns,
         len(objects) - len(rows),
         len(names) - len(columns),
     )
+
+
+def _cells(rows: list[JSONObject], name: str) -> list[str]:
+    """Return the cells of a column. A cell is empty if the object lacks the member."""
+    if not _has_numbers(rows, name):
+        return [in_one_line(row[name], _CELL) if name in row else "" for row in rows]
+
+    numbers = [number_or_none(row.get(name)) for row in rows]
+    texts = iter(shown_numbers([number for number in numbers if number is not None]))
+    return ["" if number is None else next(texts) for number in numbers]
 
 
 def _has_numbers(rows: list[JSONObject], name: str) -> bool:

@@ -1,0 +1,41 @@
+"""Shown numbers: writes numbers for people. The page shows the exact values as JSON, too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from ideabridge.tools.names import readable_json
+
+_DECIMAL: Final = re.compile(r"-?\d+(?:\.\d+)?")
+"""A number without an exponent."""
+
+_FEWEST: Final = 2
+_MOST: Final = 4
+"""The fewest and most decimals that all numbers of a column get."""
+
+
+def shown_numbers(numbers: Sequence[int | float]) -> list[str]:
+    """Return the numbers of a column: without `.0` if all are whole, and otherwise with equally
+    many decimals. No number is rounded, so a column that needs many decimals is unchanged.
+    """
+    texts = [readable_json(number) for number in numbers]
+    if not all(map(_DECIMAL.fullmatch, texts)):
+        return texts
+
+    whole = [text.removesuffix(".0") for text in texts]
+    decimals = max((len(text.partition(".")[2]) for text in whole), default=0)
+    if decimals == 0:
+        return whole
+    if decimals > _MOST:
+        return texts
+
+    decimals = max(decimals, _FEWEST)
+    return [_with_decimals(text, decimals) for text in whole]
+
+
+def _with_decimals(text: str, decimals: int) -> str:
+    """Return a number with zeros at its end, so that it has a number of decimals."""
+    before, _, fraction = text.partition(".")
+    return f"{before}.{fraction.ljust(decimals, '0')}"
