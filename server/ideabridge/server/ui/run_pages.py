@@ -31,6 +31,7 @@ from ideabridge.server.ui.histories import KeptJournal, read_until
 from ideabridge.server.ui.outputs import shown_output
 from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.rendering import render
+from ideabridge.server.ui.run_rows import run_seconds
 from ideabridge.server.ui.run_sentence import ruled_calls, sentence_of
 from ideabridge.server.ui.showing import in_one_line, text_of
 from ideabridge.server.ui.timeline import (
@@ -192,6 +193,7 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "reason": about.reason,
         "trace": trace,
         "timeline": rows,
+        "seconds": (run_seconds(record) if is_now else None) or rows.seconds,
         "href": href,
         "at": about.at,
         "last": about.last,

@@ -4,7 +4,6 @@ run.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,8 +25,6 @@ class RunRow:
 
     Attributes:
         seconds: the duration of the run, or None if the run has not ended.
-        waiting: the number of seconds for which the run has been waiting for a decision, or None if
-            it is not waiting.
         asker: the program that asked for the run, the host that it was imported from, or None if
             neither is known.
         dots: the outcomes of the first calls of the run, or None if no call has begun.
@@ -42,7 +39,6 @@ class RunRow:
     reason: str | None
     errors: int
     seconds: float | None
-    waiting: float | None
     asker: AskingProgram | None
     dots: CallDots | None
     distinction: Distinction | None
@@ -92,14 +88,6 @@ class RunRows:
 
 def _row(record: RunRecord, marks: list[CallMark], distinction: Distinction | None) -> RunRow:
     status, reason = shown_outcome(record)
-    seconds = None
-    waiting = None
-    if status in ENDED:
-        end = _seconds(record.summary.origin.ended or record.updated)
-        seconds = end - _seconds(record.created)
-    elif status == "needs_approval":
-        waiting = time.time() - _seconds(record.updated)
-
     has_ended = status in ENDED or status == "interrupted"
     # The marks do not cover all events of a long run, so its calls cannot be counted.
     is_cut = record.last_event > OUTLINED
@@ -109,13 +97,20 @@ def _row(record: RunRecord, marks: list[CallMark], distinction: Distinction | No
         status=status,
         reason=reason,
         errors=errors_of(record),
-        seconds=seconds,
-        waiting=waiting,
+        seconds=run_seconds(record),
         asker=AskingProgram.of_run(record),
         dots=call_dots(marks, not_run, has_ended=has_ended, is_cut=is_cut),
         distinction=distinction,
         calls=None if is_cut else _outcomes(marks, not_run),
     )
+
+
+def run_seconds(record: RunRecord) -> float | None:
+    """Return the duration of a run, or None if the run has not ended."""
+    if shown_outcome(record)[0] not in ENDED:
+        return None
+    end = _seconds(record.summary.origin.ended or record.updated)
+    return end - _seconds(record.created)
 
 
 def _seconds(moment: str) -> float:

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Final, cast, get_args
 from urllib.parse import urlencode
@@ -260,7 +260,8 @@ class RunPages:
         today = _today()
         total = store.daily_use.newest_runs(scope, RunFilter(), _MOST_COUNTED)
         failed = store.daily_use.newest_runs(scope, RunFilter(failed=True), _MOST_COUNTED)
-        week = {"since": "7d"}
+        # The home page counts the same days.
+        week = {"since": f"{datetime.now(UTC) - timedelta(days=6):%Y-%m-%d}"}
         begun_this_week = store.daily_use.newest_runs(
             scope, RunFilter(since=week["since"]), _MOST_COUNTED
         )
