@@ -65,6 +65,14 @@ def test_markdown_is_formatted_and_hides_nothing(http: httpx.Client) -> None:
     assert "<summary>Source</summary>" in result
 
 
+def test_numbers_of_a_table_in_markdown_are_aligned(http: httpx.Client) -> None:
+    text = "# Orders\n\n- one\n\n| item | total |\n|---|---|\n| Lamp | 49.00 |\n| Rug | 1,240 |\n"
+    result = result_in(ended(http, ask(http, ORDERS, output=text)))
+    assert result.count('<td class="number">') == 2
+    assert '<th class="number">total</th>' in result
+    assert "<td>Lamp</td>" in result
+
+
 @pytest.mark.parametrize(
     ("value", "kind"),
     [

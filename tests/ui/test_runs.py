@@ -123,8 +123,8 @@ def test_the_assistant_that_asks_is_named_by_the_name_people_know(
     # The store has no users, so there is no need to tell people apart.
     expect(card).not_to_contain_text("local")
     page.goto(f"{site}runs/{run_id}")
-    expect(page.locator("#head")).to_contain_text("asked by Cursor 1")
-    expect(page.locator("#head")).not_to_contain_text("local")
+    expect(page.locator("#about-run")).to_contain_text("Cursor 1")
+    expect(page.locator("#about-run")).not_to_contain_text("local")
 
     page.goto(f"{site}assistants")
     expect(page.locator("#assistants")).to_contain_text("1 run")
@@ -195,10 +195,10 @@ def test_a_call_of_a_tool_leads_to_the_tool(http: httpx.Client) -> None:
     listed = re.search(r'<a href="/ui/runs/(\w+)"[^>]*>Orders</a>', http.get("/ui/runs").text)
     assert listed is not None
     called = http.get(f"/ui/runs/{listed[1]}").text
-    assert '<a href="/ui/ideas/orders">The tool Orders</a>' in called
+    assert '<dt>Ran by the tool</dt><dd><a href="/ui/ideas/orders">Orders</a>' in called
     # The run of which it was made leads to it, too. Another tool can still be made of the run.
     page = http.get(f"/ui/runs/{made}").text
-    assert '<a href="/ui/ideas/orders">The tool Orders</a>' in page
+    assert '<dt>Made into the tool</dt><dd><a href="/ui/ideas/orders">Orders</a>' in page
     assert "Make it a tool" not in page
     assert re.search(r'<div class="rare"><a [^>]*>Make another tool</a>', page)
 
@@ -208,7 +208,7 @@ def test_the_card_of_a_run_says_what_waits_since_when(http: httpx.Client) -> Non
     # The approval is listed a moment before the status of the run changes.
     page = ended(http, run_id)
     head = text_of(page.partition('<p class="facts">')[2].partition("</p>")[0])
-    assert head == "needs approval asked by you 2 calls"
+    assert head == "needs approval"
     card = text_of(page.partition("<article ")[2].partition("</header>")[0])
     assert re.search(r"Pay money back refund asked (just now|\d+ s ago)$", card)
 
@@ -309,12 +309,14 @@ def test_a_failed_call_is_retried(http: httpx.Client, tmp_path: Path) -> None:
     assert "division" in page
     assert "division" not in rows
     # The same values would fail again, so the button for them does not stand out.
-    retry = re.search(r'name="at" value="(\d+)"><button title[^>]*>Try again<', page)
+    retry = re.search(
+        r'name="at" value="(\d+)"><button title[^>]*>Continue from the failed call<', page
+    )
     # A page has room for two actions beside its title. The others are in the menu.
     menu = page.partition('<div class="rare">')[2].partition("</details>")[0]
     assert text_of(menu) == "Make it a tool Continue from an earlier step Compare"
     # A run of an unknown program is the visitor's own.
-    assert "asked by you" in text_of(page.partition('id="head"')[2].partition("</h1>")[2])
+    assert "Asked by you" in text_of(page.partition('id="about-run"')[2])
     assert retry is not None
 
     again = send(http, f"/ui/runs/{run_id}/fork", f"/ui/runs/{run_id}", at=retry[1])
@@ -331,7 +333,7 @@ def test_a_run_says_what_it_was_given(http: httpx.Client) -> None:
     counted = {"_tool": "compute", "code": "len(all)", "all": "†results.0"}
     page = ended(http, ask(http, of_customer))
     assert "<dt>customer</dt><dd>c1</dd>" in page.partition('id="asked"')[2]
-    assert "asked by you" in text_of(page.partition('id="head"')[2].partition("</h1>")[2])
+    assert "Asked by you" in text_of(page.partition('id="about-run"')[2])
     # The values of several calls belong to these calls, and nobody gave them to the run.
     page = ended(http, ask(http, of_customer, counted))
     assert 'id="asked"' not in page
@@ -449,19 +451,21 @@ def test_the_output_of_a_run_comes_first(page: Page, site: str, http: httpx.Clie
     output = box("#result")
     assert box(".times")["y"] > output["y"] + output["height"] - 1
     assert box(".whole-graph")["x"] > box(".times")["x"] + box(".times")["width"]
-    # The output is as wide as its short values, so that numbers are beside their labels, and its
-    # actions end where it ends.
-    assert output["width"] < box(".times")["width"]
+    # What is known of the run is beside its output, whose actions end where it ends.
+    assert box("#about-run")["x"] > output["x"] + output["width"]
+    assert box("#about-run")["y"] == output["y"]
     table = box("#result .scroll")
     actions = box("#result summary")
     assert 0 <= table["x"] + table["width"] - actions["x"] - actions["width"] < 24
 
     page.set_viewport_size({"width": 390, "height": 800})
-    places = [box(one)["y"] for one in ("#result", ".times", ".whole-graph", "#state")]
+    places = [
+        box(one)["y"] for one in ("#result", "#about-run", ".times", ".whole-graph", "#state")
+    ]
     assert places == sorted(places)
 
 
-def test_the_graph_and_the_slider_of_a_few_calls_are_behind_buttons(
+def test_the_graph_of_a_few_calls_is_shown_and_the_slider_is_behind_a_button(
     page: Page, site: str, http: httpx.Client
 ) -> None:
     compute = {"_tool": "compute", "code": "len(orders)", "orders": "†results.0"}
@@ -470,11 +474,8 @@ def test_the_graph_and_the_slider_of_a_few_calls_are_behind_buttons(
     page.goto(f"{site}runs/{run_id}")
     slider = page.get_by_role("slider")
     expect(slider).to_be_hidden()
-    expect(page.locator("#graph")).to_be_hidden()
-    head = page.locator(".section-head")
-    head.get_by_text("Graph", exact=True).click()
     expect(page.locator("#graph")).to_be_visible()
-    head.get_by_text("Replay", exact=True).click()
+    page.locator(".section-head").get_by_text("Replay", exact=True).click()
     expect(slider).to_be_visible()
     # An earlier event stays in sight.
     page.goto(f"{site}runs/{run_id}?at=3")
@@ -570,7 +571,7 @@ def test_a_call_that_was_denied_has_not_failed(http: httpx.Client) -> None:
         assert f'aria-label="{label}"' in row
         about = http.get(f"/ui/runs/{run_id}").text
         assert f'<span class="status s-denied">{badge}</span>' in about.partition("</h1>")[2]
-        assert f">{label.partition(':')[0]}<" in about
+        assert f"<dt>Calls</dt><dd>{label.partition(' ')[0]}</dd>" in about
         assert "s-failed" not in about
         assert "note bad" not in about
 

@@ -7,9 +7,10 @@ The page shows the exact value as JSON below.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 from markupsafe import Markup
@@ -22,6 +23,7 @@ from ideabridge.tools.names import counted, visible
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 Kind: TypeAlias = Literal["text", "markdown", "table", "tree", "images"]
 
@@ -60,6 +62,9 @@ _MARKS: Final = re.compile(
 """Matches markup that is common in Markdown and rare in other texts."""
 
 _CERTAIN: Final = re.compile(r"(?m)^(?:#{1,6} \S|```)")
+_NUMBER: Final = re.compile(r"[+-]?[0-9][0-9,]*(?:\.[0-9]+)?")
+"""Matches a cell of a table in a text if the cell is a number."""
+
 _RULES: Final = (
     "heading",
     "lheading",
@@ -221,8 +226,33 @@ def _formatted(text: str) -> Markup:
             # Give headings in the text a lower rank than the page's own headings.
             token.tag = f"h{min(6, int(token.tag[1]) + 2)}"
 
+    _mark_number_columns(tokens)
     # This is safe: the renderer escapes the text, and none of the rules lets HTML through.
     return Markup(markdown.renderer.render(tokens, markdown.options, {}))  # noqa: S704
+
+
+def _mark_number_columns(tokens: list[Token]) -> None:
+    """Give the cells of columns that contain only numbers the class `number`, as those of a list of
+    objects have.
+    """
+    cells: defaultdict[int, list[Token]] = defaultdict(list)
+    texts = defaultdict[int, list[str]](list)
+    column = 0
+    for token, following in pairwise(tokens):
+        if token.type == "tr_open":
+            column = 0
+        elif token.type in ("th_open", "td_open"):
+            cells[column].append(token)
+            if token.type == "td_open":
+                texts[column].append(following.content)
+            column += 1
+        elif token.type == "tbody_close":
+            for number, values in texts.items():
+                if all(map(_NUMBER.fullmatch, values)):
+                    for cell in cells[number]:
+                        cell.attrJoin("class", "number")
+            cells.clear()
+            texts.clear()
 
 
 @dataclass(slots=True)

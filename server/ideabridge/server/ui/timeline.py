@@ -90,6 +90,7 @@ class Row:
         waited: the bar from the listing of the call to its start, or to the question about it if
             it has not started.
         took: the time that the call ran, in seconds.
+        elapsed: the time since the call was listed, in seconds, while it waits; otherwise None.
         why: the reason why the call waited.
     """
 
@@ -104,6 +105,7 @@ class Row:
     asked: tuple[float, float] | None
     waited: tuple[float, float] | None
     took: float | None
+    elapsed: float | None
     items: int
     error: str
     why: str
@@ -227,6 +229,10 @@ def _row(
         width = max(_NARROWEST, axis.place(finish) - left)
         took = finish - bar.started
 
+    elapsed = None
+    if status in ("asking", "waiting") and bar.listed is not None:
+        elapsed = axis.end - bar.listed
+
     decided = bar.decided
     if decided is None:
         decided = bar.finished or axis.end
@@ -243,6 +249,7 @@ def _row(
         asked=axis.stretch(bar.asked, decided),
         waited=axis.stretch(bar.listed, bar.asked if bar.started is None else bar.started),
         took=took,
+        elapsed=elapsed,
         items=bar.items,
         error=bar.error or _error(progress),
         why=reason,
