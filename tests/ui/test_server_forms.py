@@ -451,7 +451,7 @@ def test_servers_of_an_assistant_are_the_first_choice(
     page.goto(f"{site}servers/add")
     choice = page.get_by_role("main").get_by_role("listitem").first
     expect(choice).to_contain_text("Import from Cursor")
-    expect(choice).to_contain_text("It already has 2 servers.")
+    expect(choice).to_contain_text("It has 2 servers of its own.")
     choice.get_by_role("link").click()
     page.get_by_role("button", name="Import 2 servers").click()
     page.goto(f"{site}servers/add")

@@ -47,6 +47,7 @@ from ideabridge.server.ui.access import (
 from ideabridge.server.ui.change_sentences import change_sentences
 from ideabridge.server.ui.connecting import known_assistants
 from ideabridge.server.ui.server_forms import file_to_change
+from ideabridge.server.ui.servers_by_state import ServersByState
 from ideabridge.server.ui.sign_ins import servers_to_sign_in_to
 from ideabridge.server.ui.site import Handler, Site
 from ideabridge.server.views import checks
@@ -113,10 +114,13 @@ class AdminPages:
         configuration = bridge.configuration
         tokens = store.users.tokens()
         listed = store.runs.newest(SEES_ALL, limit=_COUNTED, rooms=False)
-        programs = f"ideabridge {version('ideabridge')}, mcp {version('mcp')}"
+        own_version = f"ideabridge {version('ideabridge')}"
+        programs = f"{own_version}, mcp {version('mcp')}"
         place = "in memory"
+        stored = ""
         if store.path != ":memory:":
-            place = f"{store.path}, {size_text(store.used_bytes())}"
+            stored = size_text(store.used_bytes())
+            place = f"{store.path}, {stored}"
 
         runs = f"{len(listed):,}"
         if len(listed) == _COUNTED:
@@ -133,6 +137,9 @@ class AdminPages:
             sessions=access.sessions(visitor),
             most_sessions=_SHOWN_SESSIONS,
             needs_token=access.needs_token,
+            version=own_version,
+            by_state=ServersByState.of(bridge.modules.statuses()),
+            stored=stored,
             facts=[
                 ("Program", f"{programs}, Python {platform.python_version()}"),
                 ("Database", store.engine()),

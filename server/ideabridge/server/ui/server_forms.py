@@ -238,6 +238,21 @@ class FormRefusal:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportableServers:
+    """The servers of a host, of which some can be imported.
+
+    Attributes:
+        host: the host.
+        all: the number of its servers, without ideabridge.
+        new: the number of those that are not here yet.
+    """
+
+    host: Host
+    all: int
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
 class OfferedServer:
     """A host's server, as the page offers it for import.
 
@@ -338,7 +353,7 @@ class ServerForms:
         can import servers or add a command.
         """
         visitor = visitor_of(request)
-        importable: list[tuple[Host, int]] = []
+        importable: list[ImportableServers] = []
         if visitor.is_owner:
             importable = await anyio.to_thread.run_sync(self._importable)
         return self._site.page(
@@ -350,9 +365,9 @@ class ServerForms:
             visible={status.name for status in self._site.servers(visitor)},
         )
 
-    def _importable(self) -> list[tuple[Host, int]]:
-        """Return the hosts that have servers which are not here yet, with the number of these."""
-        counts: list[tuple[Host, int]] = []
+    def _importable(self) -> list[ImportableServers]:
+        """Return the hosts that have servers which are not here yet."""
+        importable: list[ImportableServers] = []
         for host in hosts_with_files(self._bridge.configuration):
             try:
                 adoptions = self._plan(host, ()).adoptions
@@ -360,9 +375,10 @@ class ServerForms:
                 # The page that imports says what is wrong. Other servers can be chosen here.
                 continue
             new = [one for one in adoptions if one.verdict == "new" and self._may_take(one)]
+            own = [one for one in adoptions if one.verdict not in ("ourselves", "shadowed")]
             if new:
-                counts.append((host, len(new)))
-        return counts
+                importable.append(ImportableServers(host, len(own), len(new)))
+        return importable
 
     def _add_form(
         self, request: Request, form: FormFields, refusal: FormRefusal | None = None
