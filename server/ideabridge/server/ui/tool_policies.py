@@ -90,8 +90,8 @@ class ToolRow:
 
     @property
     def claim(self) -> str:
-        """What the server says about whether the tool changes anything, in a few words, or "". A
-        person's settings do not change what the server says.
+        """What the server, or a tool without one, says about its changes, in a few words, or "".
+        A person's settings do not change what a server says.
         """
         annotations = (self.tool.passes_to or self.tool).annotations
         if annotations.read_only:
