@@ -416,7 +416,7 @@ def test_a_person_adds_a_server_for_a_folder_without_knowing_its_command(
         page.get_by_role("button", name="Add").click()
         expect(page.locator("#state")).to_contain_text("up")
         tools = page.get_by_role("table", name="Tools of filesystem")
-        expect(tools).to_contain_text("list_directory")
+        expect(tools).to_contain_text("List Directory")
         args = ["-y", "@modelcontextprotocol/server-filesystem", str(folder)]
         assert servers_in(file)["filesystem"] == {"command": "npx", "args": args}
         page.goto(f"{site}modules")
