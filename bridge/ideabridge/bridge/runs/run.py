@@ -977,9 +977,9 @@ class Run:
                 if question.call is not None and question.kind == "call":
                     run._settle_by_rule(question, question.call, rule)
 
-    def _settle_by_rule(self, question: Question, call: int, given: StandingRule) -> None:
+    def _settle_by_rule(self, question: Question, call: int, new_rule: StandingRule) -> None:
         rule = self.rule_covering(call)
-        if rule is None or rule.covered != given.covered:
+        if rule is None or rule.covered != new_rule.covered:
             return
         still_asks = any(asked.approval == question.approval for asked in self.questions())
         if not still_asks or self.machine.ended or self.runner.lost is not None:
