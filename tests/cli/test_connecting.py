@@ -49,7 +49,7 @@ def test_each_module_is_told_as_soon_as_it_is_known(mute: Path, words: list[str]
         assert process.stderr.readline() == "connecting to 2 servers: mute, quick\n"
         # The command is still waiting for the other module.
         assert " up" in next(
-            line for line in process.stdout if "quick" in line and "from it" not in line
+            line for line in process.stdout if "quick" in line and "from this file" not in line
         )
         assert process.poll() is None
         process.send_signal(signal.SIGINT)

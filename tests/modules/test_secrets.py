@@ -75,9 +75,9 @@ def test_variables_are_filled_in_everywhere() -> None:
             "ideabridge does not ask for values",
         ),
         ({"url": "http://x", "headers": {"A": "a\nb"}}, "printable ASCII"),
-        ({"url": "http://x", "headers": {"A b": "c"}}, "not the name of a header"),
+        ({"url": "http://x", "headers": {"A b": "c"}}, "not a valid header name"),
         ({"url": "${PROJECT}"}, "expected an address"),
-        ({"command": "x", "env": {"A=B": "c"}}, "not the name of a variable"),
+        ({"command": "x", "env": {"A=B": "c"}}, "not a valid variable name"),
     ],
 )
 def test_what_cannot_be_filled_in_is_told_with_its_place(keys: dict[str, Any], words: str) -> None:

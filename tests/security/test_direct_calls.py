@@ -456,7 +456,7 @@ async def test_direct_calls_stand_on_the_page(
             await call(client, "search_ideas")
             page = (await web.get("/ui/runs/direct")).text
             assert f'href="/ui/runs/{run}"' in page
-            assert "add" in page
+            assert "Add" in page
 
 
 def found_in(page: str, pattern: str) -> str:

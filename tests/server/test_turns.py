@@ -89,7 +89,9 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     # is refused.
     same = await call(client, "submit_solution", run=run, turn=0, solution=first)
     assert same["turn"] == 1
-    assert "settled" in await refused(client, "submit_solution", run=run, turn=0, solution=SECOND)
+    assert "already answered" in await refused(
+        client, "submit_solution", run=run, turn=0, solution=SECOND
+    )
     assert "turn" in await refused(client, "submit_solution", run=run, turn=5, solution=SECOND)
 
     told = await call(client, "submit_solution", run=run, turn=1, solution=SECOND)
@@ -206,7 +208,7 @@ async def test_nothing_is_lost_between_turns_when_all_are_killed(tmp_path: Path,
     async with over_stdio(configuration, mode) as client:
         same = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)
         assert same["turn"] == 1
-        assert "settled" in await refused(
+        assert "already answered" in await refused(
             client, "submit_solution", run=run, turn=0, solution=SECOND
         )
         assert (await call(client, "submit_solution", run=run, turn=1, solution=SECOND))[
