@@ -106,7 +106,7 @@ async def refund_order(order: int, amount: float, note: str = "") -> str:
     Args:
         order: the number of the order.
         amount: the amount in euros.
-        note: what the customer is told.
+        note: a message to the customer.
     """
     await asyncio.sleep(0.05)
     return f"Refunded {amount:.2f} euros for order {order}."

@@ -146,8 +146,8 @@ class FormTools:
         self._fields: dict[ToolKey, dict[str, Field]] = {}
 
     def find(self, key: ToolKey) -> Tool | None:
-        """Return the tool that a call means, or None if there is none. A call without a server
-        means the only tool with this name.
+        """Return the tool that a call means, or None if the tool is unknown. A call without a
+        server means the only tool with this name.
         """
         if key in self._tools or key[0] is not None:
             return self._tools.get(key)
@@ -603,7 +603,7 @@ def _input_of(parameters: Iterable[AskedParameter], schema: str) -> JSONObject:
 
 def _parameters_in(message: JSON) -> tuple[tuple[AskedParameter, ...], str]:
     """Return the parameters that a message declares, and their schema if the form cannot show it.
-    There are none if the form cannot show them.
+    Return no parameters if the form cannot show them either.
     """
     message = object_or_empty(message)
     examples = object_or_empty(message.get("input"))

@@ -1,7 +1,7 @@
 """Stages: which calls of a run ran at the same time, and in which order.
 
 The sentence about a run, its timeline and its graph all tell the calls in this order, unless the
-run has so many calls that the sentence only counts them.
+run has more calls than the sentence names.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class WritingPage:
             return await self._text(request, await compute_in_thread(folder.text, file))
 
         asked = query.get("example", "")
-        example = next((one for one in EXAMPLES if one.name == asked), EXAMPLES[0])
+        example = next((known for known in EXAMPLES if known.name == asked), EXAMPLES[0])
         if example.name != "calls" or query.get("view") == "text":
             return await self._text(request, example.text)
 
@@ -168,7 +168,7 @@ class WritingPage:
         return await self._text(request, text, **values)
 
     async def _text(self, request: Request, text: str, **values: Any) -> Response:
-        example = next((one.name for one in EXAMPLES if one.text == text), "")
+        example = next((known.name for known in EXAMPLES if known.text == text), "")
         shown = {"fields": None, "text": text, "example": example, "written": None, "fault": None}
         return await self._page(request, shown | values)
 
