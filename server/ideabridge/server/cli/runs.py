@@ -220,9 +220,9 @@ async def resume(options: Options, run: RunArgument) -> int:
     """Continue a run that is waiting or whose process died, and follow it as `run` does.
 
     Finished calls do not run again. A call that was in flight runs again if its tool can safely run
-    twice. Otherwise its outcome is unknown: if a plan or a program made the call, you are asked for
-    the outcome; otherwise, the mind is told that it is unknown. The command needs the servers and
-    tools of the run, including those of --tools.
+    twice. Otherwise its outcome is unknown. If a plan or a program made the call, you are asked for
+    the outcome. If a mind made it, the mind is told that the outcome is unknown. The command needs
+    the servers and tools of the run, including those of --tools.
     """
     from ideabridge.server.cli.follow import follow, print_result
 

@@ -118,13 +118,14 @@ class WritingPage:
             folder = IdeaFolder(self._bridge.configuration.project.absolute())
             return await self._text(request, await compute_in_thread(folder.text, file))
 
-        asked = query.get("example", "")
-        example = next((known for known in EXAMPLES if known.name == asked), EXAMPLES[0])
+        example_name = query.get("example", "")
+        examples = {example.name: example for example in EXAMPLES}
+        example = examples.get(example_name, EXAMPLES[0])
         if example.name != "calls" or query.get("view") == "text":
             return await self._text(request, example.text)
 
         form = PlanForm()
-        if asked:
+        if example_name:
             form = PlanForm.of(_read(example.text)[0], tools)
         return await self._form(request, form, tools)
 
@@ -153,8 +154,8 @@ class WritingPage:
             document, written = await compute_in_thread(_read, text)
             if action == "form":
                 tools = self._tools(request)
-                shown = await compute_in_thread(PlanForm.of, document, tools)
-                return await self._form(request, shown, tools)
+                plan_form = await compute_in_thread(PlanForm.of, document, tools)
+                return await self._form(request, plan_form, tools)
 
             # Save a tool only after the page has shown it to the person, because the text might
             # come from someone else.
@@ -168,36 +169,42 @@ class WritingPage:
         return await self._text(request, text, **values)
 
     async def _text(self, request: Request, text: str, **values: Any) -> Response:
-        example = next((known.name for known in EXAMPLES if known.text == text), "")
-        shown = {"fields": None, "text": text, "example": example, "written": None, "fault": None}
-        return await self._page(request, shown | values)
+        names = {example.text: example.name for example in EXAMPLES}
+        defaults = {
+            "fields": None,
+            "text": text,
+            "example": names.get(text, ""),
+            "written": None,
+            "fault": None,
+        }
+        return await self._page(request, defaults | values)
 
     # -- as a form ---------------------------------------------------------------------------------
 
     async def _changed_form(self, request: Request, form: FormFields) -> Response:
         """Show a form again, after the change that its button makes."""
         tools = self._tools(request)
-        shown = PlanForm()
+        plan_form = PlanForm()
         fault = ""
         trial: Trial | None = None
         action = form.get("action")
         try:
-            shown = await compute_in_thread(read_plan_form, form)
-            shown = _after(action, shown, form, tools)
+            plan_form = await compute_in_thread(read_plan_form, form)
+            plan_form = _after(action, plan_form, form, tools)
             if action == "text":
-                document = await compute_in_thread(shown.without_blanks().document, tools)
+                document = await compute_in_thread(plan_form.without_blanks().document, tools)
                 return await self._text(request, as_json(document))
             if action in ("try", "save"):
-                document = await compute_in_thread(shown.document, tools)
-                if shown.name.strip():
-                    document["name"] = name_from(shown.name)
+                document = await compute_in_thread(plan_form.document, tools)
+                if plan_form.name.strip():
+                    document["name"] = name_from(plan_form.name)
                 if action == "save":
                     return await self._save(request, document, form)
-                trial = await self._try(request, shown, read_idea(document))
+                trial = await self._try(request, plan_form, read_idea(document))
         except IdeabridgeError as error:
             fault = self._bridge.secrets.mask(str(error))
 
-        return await self._form(request, shown, tools, fault=fault, trial=trial)
+        return await self._form(request, plan_form, tools, fault=fault, trial=trial)
 
     async def _form(
         self,
@@ -258,32 +265,32 @@ class WritingPage:
         )
 
 
-def _after(action: str, shown: PlanForm, form: FormFields, tools: FormTools) -> PlanForm:
+def _after(action: str, plan_form: PlanForm, form: FormFields, tools: FormTools) -> PlanForm:
     """Return a form after the change that a button makes."""
     kind, _, written = action.partition(".")
     place = number_from(written) or 0
-    count = len(shown.steps)
+    count = len(plan_form.steps)
     order = list(range(count))
     if kind == "add":
         key = tool_key(form.get("tool"))
         if tools.find(key) is None:
             raise ArgumentError(f"There is no tool {key[1][:80]!r} here.")
-        changed = shown.with_step(key, tools)
+        changed = plan_form.with_step(key, tools)
     elif kind == "return":
-        changed = shown.with_returned()
+        changed = plan_form.with_returned()
     elif kind in ("remove", "up", "down", "value") and place >= count:
         raise ArgumentError(f"There is no step {place + 1}.")
     elif kind == "remove":
-        changed = shown.in_order([*order[:place], *order[place + 1 :]])
+        changed = plan_form.in_order([*order[:place], *order[place + 1 :]])
     elif kind in ("up", "down"):
         other = min(max(place + (1 if kind == "down" else -1), 0), count - 1)
         order[place] = other
         order[other] = place
-        changed = shown.in_order(order)
+        changed = plan_form.in_order(order)
     elif kind == "value":
-        changed = shown.with_value(place, form.get(f"s{place}.add"))
+        changed = plan_form.with_value(place, form.get(f"s{place}.add"))
     else:
-        return shown
+        return plan_form
 
     changed.expect_small()
     return changed
