@@ -1,4 +1,4 @@
-"""Call: reads and checks a call as a mind or a plan lists it. A call is a tool with its parameters
+"""Call: reads and checks a call that a mind or a plan lists. A call is a tool with its parameters
 filled in.
 """
 
@@ -81,13 +81,13 @@ class Read:
         self,
     ) -> Iterator[tuple[tuple[Reference, ...], list[tuple[int, ...] | None]]]:
         """Yield the operands of each alternative, together with the calls that each operand is
-        bound to. An alternative that is not bound yet is left out.
+        bound to. Alternatives that are not bound yet are skipped.
         """
         return zip(self.expression.alternatives, self.bound, strict=False)
 
     def sources(self) -> Iterator[tuple[Reference, tuple[int, ...]]]:
         """Yield each operand that might be read, with the calls that write its value. There are no
-        such calls if the value exists from the start.
+        such calls if the value exists before the Solution.
         """
         for operands, bound in self.alternatives():
             for operand, writers in zip(operands, bound, strict=True):
@@ -100,12 +100,12 @@ class Call:
     """A call that a mind or a plan lists.
 
     Attributes:
-        index: the number of the call in the run, from 0.
-        place: the place of the call, as in `†results.PLACE`. The place equals the index unless
-            instances share the places of a plan.
+        index: the number of the call in the run, counted from 0.
+        place: the place of the call, as in `†results.PLACE`. It equals the index unless instances
+            share the places of a plan.
         first: the place of the first call in its Solution.
-        raw: the call as it was written or, if the configuration changes the call's tool, the call
-            to the real tool with the defaults filled in.
+        raw: the call as it was written or, if the configuration changes its tool, the call to the
+            real tool with the defaults filled in.
         tool: the tool of the call, or None if the tool is unknown.
         parameters, each, written_result: the compiled values (see `compile_value`) of the
             parameters, of `_each`, and of `_output`, the result that a mind wrote.
@@ -113,17 +113,17 @@ class Call:
         writes: the full paths that the call can write to.
         after: the ids in `_after`.
         edges: the calls whose ids are in `after`, or None while one of the ids is unknown.
-        problems: the structural problems, each in one sentence.
+        problems: the structural problems, one sentence each.
         imports: the references in `_imports`, which the call's room can read.
         room: the kind of room that answers the call: `latent` (a mind, which sees the run's
             context, writes the result), `anonymous` (a clean room) or `idea`. None if code, a
             server or `_output` answers it.
-        order: the earlier calls that the call waits for directly because of the listed order.
+        order: the earlier calls that the call directly waits for because of the listed order.
         clean: whether code in this process runs the call and sees only the parameters and
             `_imports`.
         constant: whether the parameters contain no references and are already validated.
-        code: the tool that `_activity` names, if it is not the call's own tool. If the run does not
-            have the named tool, this is a placeholder without hints.
+        code: the tool that `_activity` names, if it is not the call's own tool. If the run lacks
+            that tool, this is a placeholder without hints.
         changed: the changed tool that the call's author was shown, if the configuration changes the
             call's tool.
         as_written: the call as its author wrote it. None if the configuration does not change its
@@ -204,7 +204,9 @@ def _text_member(call: Call, key: str) -> str | None:
 
 
 def _scan(call: Call, value: JSON, where: str) -> Compiled:
-    """Compile one part of the call. Add its references to `reads` and its faults to `problems`."""
+    """Compile one part of the call. Append its references to `reads`, and its faults to
+    `problems`.
+    """
     holes: list[Hole] = []
     faults: list[tuple[Path, str]] = []
     compiled = compile_value(value, holes, faults)
@@ -219,14 +221,14 @@ def _scan(call: Call, value: JSON, where: str) -> Compiled:
 def look_for_wrong_references(
     value: JSON, where: str, problems: list[str], placeholders: JSON = None
 ) -> None:
-    """Find strings that look like references in a different notation.
+    """Find strings that look like references in another notation.
 
     Args:
         value: the value that a mind or the author of a plan wrote.
         where: the path of the value, for messages.
         problems: receives a sentence for each such string.
-        placeholders: an object whose keys are the names that a `template` string can use in
-            placeholders (`{name.path}`).
+        placeholders: an object whose keys are the names that placeholders in a `template` string
+            (`{name.path}`) can use.
     """
     if isinstance(value, str):
         hint = wrong_reference_hint(value)
@@ -273,7 +275,9 @@ def _read_target(call: Call) -> None:
 
 @lru_cache(maxsize=8192)
 def _wrong_target(text: str) -> str | None:
-    """Return what is wrong with an output path in another notation, or None if it is valid."""
+    """Return what is wrong with an output path in another notation, or None if the path is
+    valid.
+    """
     # Text with quotes is not split, because a quoted string in brackets is a key.
     parts = [text] if '"' in text else re.split(r"\|\||&&", text[:MAX_LENGTH])
     for part in parts:
@@ -400,7 +404,7 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
 
 
 def _reader_parameters(call: Call, parameters: JSONObject) -> JSONObject:
-    """Return the parameters of a call to the reading tool, which understands `state.log` as
+    """Return the parameters of a call to the reading tool, which interprets `state.log` as
     `†state.log`.
     """
     meant = meant_reference(parameters.get("reference"))
@@ -465,7 +469,7 @@ def read_call(
         index: the number of the call in the run.
         place: the place of the call in the run or plan.
         catalogue: the tools of the run.
-        briefly: whether to report faults without explanations and suggestions, because the errors
+        briefly: whether to omit explanations and suggestions from fault reports, because the errors
             of earlier calls already contain enough of them.
     """
     if not isinstance(raw, dict):
@@ -522,8 +526,8 @@ def read_call(
 
 
 def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON], list[JSON] | None]:
-    """Return a plan's calls and their places in the plan. A call that names no instance is copied
-    for each instance.
+    """Return the calls of a plan and their places in the plan. Calls that name no instance are
+    copied for each instance.
 
     If there are no instances, the calls are returned unchanged and the places are None.
     """
@@ -544,7 +548,7 @@ def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON],
 
 
 def gathered(calls: Sequence[JSON], places: Sequence[JSON] | None) -> list[JSON]:
-    """Return the calls as the plan lists them. This reverses `spread`."""
+    """Return the calls as the plan lists them: the inverse of `spread`."""
     if places is None:
         return list(calls)
 

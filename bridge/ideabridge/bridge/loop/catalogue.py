@@ -32,11 +32,11 @@ class Catalogue:
     changed tool into a call to the real tool.
 
     Args:
-        tools: the tools. If two tools have the same name and server, the later one counts.
-        latent: keys of the tools without an activity, for which the mind writes `_output`.
+        tools: the tools. If two tools have the same name and server, the later one is used.
+        latent: the keys of the tools without an activity, for which the mind writes `_output`.
         missing: a sentence about servers that are not connected. The error for an unknown tool or
             server ends with it.
-        unlisted: tools that calls can name but that nobody is shown.
+        unlisted: tools that calls can name, but that are not shown to anyone.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Catalogue:
                 self._by_key.setdefault((tool.module, tool.remote_name), tool)
 
     def _index_unshown(self, tools: list[Tool]) -> None:
-        """Index the unlisted tools, which calls can name although nobody is shown them.
+        """Index the unlisted tools, which calls can name although they are not shown to anyone.
 
         The listed tools take precedence, because they are indexed first.
         """
@@ -99,9 +99,7 @@ class Catalogue:
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools without duplicates, in the order in which they were passed to the
-        constructor.
-        """
+        """The tools without duplicates, in the order given to the constructor."""
         return [*self._listed.values()]
 
     def find(self, name: str, module: str | None, *, briefly: bool = False) -> Tool:
@@ -109,8 +107,8 @@ class Catalogue:
 
         Args:
             name: the call's `_tool`.
-            module: the call's `_module`. It can be None if only one tool has the name.
-            briefly: whether to leave the nearest names out of the error.
+            module: the call's `_module`, which can be None if only one tool has the name.
+            briefly: whether to omit the nearest names from the error.
 
         Raises:
             UnknownToolError: no tool, or more than one tool, has the name. The message suggests the
@@ -141,8 +139,8 @@ class Catalogue:
         return tool
 
     def as_real(self, call: JSONObject) -> JSONObject:
-        """Turn a call to a changed tool into a call to the real tool, with the server's name for it
-        and with the defaults filled in.
+        """Turn a call to a changed tool into a call to the real tool, with the server's name for
+        the tool and with the defaults filled in.
 
         Defaults are never references. Any other call is returned unchanged.
         """
@@ -153,8 +151,8 @@ class Catalogue:
         return real_call(call, tool, defaults)
 
     def _only(self, name: str, module: str | None) -> Tool | None:
-        """Return the only tool that these names can refer to, or None if no tool matches or more
-        than one does.
+        """Return the only tool that these names can refer to, or None if no tool or more than one
+        matches.
         """
         tool = self._by_key.get((module, name))
         if tool is None and module == ANONYMOUS:
@@ -172,7 +170,9 @@ class Catalogue:
         return candidates[0]
 
     def _candidates(self, name: str, module: str | None) -> list[Tool]:
-        """Return the tools that a name and a server could refer to without being a tool's key."""
+        """Return the tools that a name and a server could refer to even if they are not a tool's
+        key.
+        """
         namesakes = self._by_name.get(name)
         if namesakes is None:
             return self._qualified(name, module)
@@ -185,7 +185,7 @@ class Catalogue:
         return not_ideas or namesakes
 
     def _why_not_in(self, module: str, name: str, *, briefly: bool) -> str:
-        """Return a sentence that explains why a server has no tool with this name."""
+        """Return a sentence that explains why a server has no tool named `name`."""
         if module.startswith(IDEA):
             return _no_idea(module, name, self._names_in(module))
 
@@ -204,7 +204,7 @@ class Catalogue:
         return f"unknown server {quoted(module)}.{hint}{self.missing}"
 
     def _names_in(self, *modules: str | None) -> list[str]:
-        """Return the names that calls can use for the tools of these servers."""
+        """Return the names by which calls can refer to the tools of these servers."""
         return [name for module, name in self._by_key if module in modules]
 
     def _why_not_one(self, name: str, *, briefly: bool) -> str:
@@ -236,16 +236,16 @@ class Catalogue:
         return f"unknown tool {quoted(name)}.{hint}{self.missing}"
 
     def _hint(self, name: str, candidates: Iterable[str], *, briefly: bool = False) -> str:
-        """Return the end of an error message, which lists the known names closest to an unknown
-        one.
-        """
+        """Return the end of an error message, which lists the known names closest to `name`."""
         if briefly:
             return ""
         own_names = {tool.name: _own_name(tool) for tool in self._by_key.values()}
         return did_you_mean(name, candidates, own_names)
 
     def beside(self, tool: Tool) -> str:
-        """Return a hint on calling the idea with the same name as a tool, or "" without one."""
+        """Return a hint about how to call an idea with the same name as a tool, or "" if there is
+        none.
+        """
         if is_idea(tool.module):
             return ""
 
@@ -259,8 +259,8 @@ class Catalogue:
         )
 
     def _qualified(self, name: str, module: str | None) -> list[Tool]:
-        """Return the tools that `module.tool` or `module/tool` could refer to. People see names in
-        this form in lists of tools.
+        """Return the tools that `module.tool` or `module/tool`, as shown in lists of tools, could
+        refer to.
         """
         tools: dict[ToolKey, Tool] = {}
         for position, character in enumerate(name[:MAX_QUALIFIED]):
@@ -278,8 +278,9 @@ class Catalogue:
         return list(tools.values())
 
     def same(self, tool: Tool) -> Tool | None:
-        """Return this catalogue's tool that has the same server and the same name in the server, or
-        None. The tool can have a different name in the catalogue.
+        """Return the tool in this catalogue that has the same server, and the same name on the
+        server, as `tool`. Return None if there is none. The tool's name in this catalogue can be
+        different.
         """
         same = self._by_origin.get(tool.origin)
         if same is None:
@@ -287,10 +288,10 @@ class Catalogue:
         return same.real
 
     def get(self, key: ToolKey) -> Tool | None:
-        """Return the tool with this key, or None.
+        """Return the tool with this key, or None if there is none.
 
-        The key is a server (None for this process) and the tool's name, either in the catalogue or
-        in the server.
+        The key is a server (None for this process) and the name of a tool, either in the catalogue
+        or on the server.
         """
         tool = self._by_origin.get(key) or self._by_key.get(key)
         if tool is None:
@@ -298,9 +299,8 @@ class Catalogue:
         return tool.real
 
     def used_by(self, calls: Iterable[WrittenCall], more: Iterable[Tool] = ()) -> Catalogue:
-        """Return a catalogue of the tools that the calls name, plus `more`. These are the tools
-        that a plan's journal needs. Unknown tools are skipped, because the check of the plan
-        reports them.
+        """Return a catalogue of the tools that the calls name, plus `more`: the tools that a plan's
+        journal needs. Unknown tools are skipped, because checking the plan reports them.
         """
         called: list[Tool | None] = []
         activities: list[Tool | None] = []
@@ -318,8 +318,8 @@ class Catalogue:
         return Catalogue(tools.values(), latent)
 
     def with_real(self, calls: Iterable[WrittenCall]) -> Catalogue:
-        """Return a catalogue in which each changed tool that the calls name is replaced by the real
-        tool.
+        """Return a catalogue in which the changed tools that the calls name are replaced by the
+        real tools.
         """
         tools = dict(self._listed)
         for call in calls:
@@ -330,9 +330,7 @@ class Catalogue:
         return Catalogue(tools.values(), self.latent, self.missing, self._unlisted)
 
     def joined(self, tools: Iterable[Tool], latent: Iterable[ToolKey]) -> Catalogue:
-        """Return a catalogue with additional tools. The tools whose keys are in `latent` are
-        latent.
-        """
+        """Return a catalogue with additional tools. Those whose keys are in `latent` are latent."""
         new_tools = list(tools)
         new_keys = {tool.key for tool in new_tools}
         return Catalogue(
@@ -342,7 +340,7 @@ class Catalogue:
         )
 
     def exact(self, tool: Tool) -> Validator:
-        """Return the validator for the tool's parameters when they contain no references."""
+        """Return the validator for parameters of the tool that contain no references."""
         validator = self._exact.get(tool.key)
         if validator is None:
             validator = Validator(tool.parameters, what="parameters")
@@ -351,7 +349,7 @@ class Catalogue:
         return validator
 
     def admitted(self, tool: Tool) -> Validator:
-        """Return the validator for calls as written. It accepts a reference in place of any part of
+        """Return the validator for calls as written. It accepts a reference instead of any part of
         the parameters.
         """
         validator = self._admitted.get(tool.key)
@@ -382,8 +380,8 @@ class Catalogue:
         return queries
 
     def to_json(self) -> tuple[list[JSON], list[JSON]]:
-        """Return the tools and the latent keys as a journal stores them. The result is cached, so
-        callers must not change it.
+        """Return the tools and the latent keys as stored in a journal. The result is cached, so
+        callers must not modify it.
         """
         if self._json is None:
             tools: list[JSON] = []
@@ -393,7 +391,7 @@ class Catalogue:
 
     @classmethod
     def from_json(cls, tools: list[JSON], latent: list[JSON], missing: str = "") -> Catalogue:
-        """Read the catalogue that `to_json` wrote. For `missing`, see the constructor."""
+        """Read a catalogue written by `to_json`. For `missing`, see the constructor."""
         definitions = [Tool.from_json(tool) for tool in objects_in(tools)]
         return cls(definitions, read_keys(latent), missing)
 
@@ -403,7 +401,7 @@ class Catalogue:
 
 
 def stored_tool(tool: Tool) -> JSONObject:
-    """Return the definition of a tool as a journal stores it."""
+    """Return the definition of a tool as stored in a journal."""
     definition = tool.to_json()
     if tool.reaches is not None:
         definition["reaches"] = list[JSON](tool.reaches)
@@ -411,13 +409,13 @@ def stored_tool(tool: Tool) -> JSONObject:
 
 
 def stored_keys(keys: Iterable[ToolKey]) -> list[JSON]:
-    """Return the keys of tools as a journal stores them, sorted: `[[module, name]...]`."""
+    """Return the keys of tools as stored in a journal, sorted: `[[module, name]...]`."""
     return [[module, name] for module, name in sorted(keys, key=str)]
 
 
 def read_keys(stored: Iterable[JSON]) -> list[ToolKey]:
-    """Read the keys of tools that a journal stores as `[[module, name]...]`. Entries that do not
-    have this form are left out.
+    """Read the keys of tools from the form in a journal, `[[module, name]...]`. Entries in any
+    other form are skipped.
     """
     keys: list[ToolKey] = []
     for pair in stored:
@@ -436,7 +434,7 @@ def has_wildcard(pattern: str) -> bool:
 
 
 def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that returns whether a name matches one of the patterns."""
+    """Return a function that tells whether a name matches one of the patterns."""
     expressions = [translate(pattern) for pattern in patterns]
     if not expressions:
         # An empty expression would match every name.

@@ -26,8 +26,8 @@ def _waits(graph: Graph) -> dict[int, set[int]]:
 
 
 def _layers(graph: Graph) -> list[list[Call]]:
-    """Arrange the calls of a closed graph in layers. Each call is in a later layer than the calls
-    that it waits for.
+    """Arrange the calls of a closed graph in layers, so that each call is in a later layer than the
+    calls that it waits for.
     """
     # Later alternatives can make calls wait for each other in a circle. Such calls share a layer.
     depth_of = depths(_waits(graph))
@@ -51,12 +51,12 @@ def _is_read_only(call: Call) -> bool:
 
 
 def _may_change(call: Call) -> bool:
-    """Return whether a call runs code that does not declare itself read-only."""
+    """Return whether a call runs code that is not declared read-only."""
     return not _is_read_only(call) and not call.has_written_result
 
 
 def _order_of(graph: Graph, call: Call) -> set[int]:
-    """Return the calls that a call waits for only because of the order of effects."""
+    """Return the calls that `call` waits for only because of the order of effects."""
     return set(call.order) - graph.depends_on(call)
 
 
@@ -66,16 +66,16 @@ def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
 
     Args:
         graph: the graph of a plan that can run.
-        missing: the references to an input that the plan did not receive.
+        missing: the references to members of the input that the plan did not receive.
 
     Returns:
         `{"layers": [[place...]...], "calls": [{"place", "tool", "module"?, "instance"?, "reads",
         "writes", "after", "ordered_after"?, "read_only"}], "not_read_only": [place...],
         "missing_inputs": [reference...], "notes"?: [text...]}`. The calls in a layer can run at the
-        same time. A call starts as soon as its own inputs exist, so the layers show what is
+        same time. Each call starts as soon as its own inputs exist, so the layers show what is
         possible rather than the actual timing. `after` lists every call that a call waits for
         directly, and `ordered_after` lists the calls that it waits for only because of the order of
-            effects.
+        effects.
     """
     before = _waits(graph)
     calls: list[JSON] = []
@@ -99,7 +99,7 @@ def dry_run_report(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
 
 
 def _entry(graph: Graph, call: Call, before: set[int]) -> JSONObject:
-    """Return a call's entry in the report. `before` contains the calls that the call waits for."""
+    """Return the entry for a call in the report. `before` contains the calls that it waits for."""
     entry: JSONObject = {"place": call.place, "tool": call.name}
     if call.tool is not None and call.tool.module is not None:
         entry["module"] = call.tool.module
@@ -123,7 +123,7 @@ _MOST_NAMED: Final = 5
 
 
 def _notes(graph: Graph) -> list[str]:
-    """Return notes for the author of a plan about the plan's order of effects."""
+    """Return notes about the order of effects for the author of a plan."""
     notes: list[str] = []
     undeclared = _undeclared(graph)
     if undeclared:
@@ -183,7 +183,8 @@ def plan_drawing(graph: Graph, form: Form = "mermaid", missing: Collection[str] 
         graph: the graph of a plan that can run.
         form: `mermaid` for a flowchart with named arrows for values and dotted arrows for order;
             `text` for one line per call, grouped by layer.
-        missing: the references to an input that the plan did not receive. The drawing marks them.
+        missing: the references to members of the input that the plan did not receive, which the
+            drawing marks.
     """
     if form == "mermaid":
         lines = _Flowchart(graph, missing).lines()
@@ -193,7 +194,7 @@ def plan_drawing(graph: Graph, form: Form = "mermaid", missing: Collection[str] 
 
 
 def _shown(text: str) -> str:
-    """Return the beginning of an external string, on one line and without control characters."""
+    """Return the beginning of an external string on one line, without control characters."""
     beginning = clipped(text, _LONGEST_NAME)
     return "".join(char if char.isprintable() else "·" for char in beginning)
 
@@ -214,7 +215,7 @@ def _written(call: Call) -> str:
 
 
 def _direct(call: Call) -> list[int]:
-    """Return the calls that must run before a call because of `_after` or the order of effects."""
+    """Return the calls that must run before `call` because of `_after` or the order of effects."""
     direct = set(call.order)
     if call.edges is not None:
         direct.update(call.edges)
@@ -332,15 +333,15 @@ class _Flowchart:
 
 
 def _styled(nodes: list[str], name: str, style: str) -> Iterator[str]:
-    """Yield the lines that style nodes, if there are any nodes."""
+    """Yield the lines that style the nodes, if there are any."""
     if nodes:
         yield f"  class {','.join(nodes)} {name}"
         yield f"  classDef {name} {style}"
 
 
 def _label(text: str) -> str:
-    """Escape a string for use inside quotes.
+    """Escape a string for use in quotes.
 
-    Character codes replace the characters that have a meaning in Mermaid or HTML.
+    Characters that have a meaning in Mermaid or HTML are replaced by character codes.
     """
     return "".join(f"#{ord(char)};" if char in _SPECIAL else char for char in text)

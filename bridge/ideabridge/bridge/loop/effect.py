@@ -25,15 +25,15 @@ call, and item.
 
 @dataclass(frozen=True, slots=True)
 class AskMind:
-    """Make the next Request; acknowledged by `RequestMade`."""
+    """Make the next Request. Acknowledged by `RequestMade`."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
 class AskApproval:
-    """Ask a person about a resolved call; acknowledged by `ApprovalAsked`, answered
-    by `CallDecided`.
+    """Ask a person about a resolved call. Acknowledged by `ApprovalAsked`, answered by
+    `CallDecided`.
     """
 
     call: Call
@@ -45,10 +45,10 @@ class AskApproval:
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Approve a resolved call under an earlier grant; acknowledged by `CallDecided`.
+    """Approve a resolved call under an earlier grant. Acknowledged by `CallDecided`.
 
     `granted` is the index of the call whose approval included the grant, and `by` is the person who
-    gave it.
+    gave the grant.
     """
 
     call: Call
@@ -59,7 +59,7 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """Run a call or one of its items; acknowledged by `CallStarted`, answered by `CallFinished`.
+    """Run a call or one of its items. Acknowledged by `CallStarted`, answered by `CallFinished`.
 
     If the mind wrote the result itself (`is_latent`), `latent` is the resolved result and nothing
     runs. If `call.room` is set, a room answers the call. For `imports` and `unchecked`, see `Item`.
@@ -91,7 +91,7 @@ class Execute:
 
     @property
     def is_clean(self) -> bool:
-        """True if code in this process runs the call in a clean room."""
+        """Whether code in this process runs the call in a clean room."""
         return self.call.clean and self.tool is self.call.tool
 
     @classmethod
@@ -118,7 +118,7 @@ class Execute:
 
 @dataclass(frozen=True, slots=True)
 class AskPlan:
-    """Ask a person about a plan as a whole; acknowledged by `PlanAsked`, answered by
+    """Ask a person about a plan as a whole. Acknowledged by `PlanAsked`, answered by
     `PlanDecided`.
     """
 
@@ -128,7 +128,7 @@ class AskPlan:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Stop a call or an item that is running or waiting for a person; acknowledged by
+    """Stop a call or an item that is running or waiting for a person. Acknowledged by
     `CallFinished` with `error`.
     """
 
@@ -144,7 +144,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Make visible what a group of calls wrote; acknowledged by `GroupCommitted`."""
+    """Make visible what a group of calls wrote. Acknowledged by `GroupCommitted`."""
 
     calls: tuple[int, ...]
 
@@ -161,12 +161,12 @@ Effect: TypeAlias = AskMind | AskApproval | Allow | AskPlan | Execute | Cancel |
 
 
 def room_name(run_id: str, key: ExecutionKey) -> str:
-    """Return the id of the room that answers a call in a run."""
+    """Return the id of the room that answers the given call of a run."""
     index, item = key
     return f"{run_id}.{index}" if item is None else f"{run_id}.{index}-{item}"
 
 
 def call_of_room(room_id: str) -> ExecutionKey:
-    """Return the call and the item that a room answers. This is the reverse of `room_name`."""
+    """Return the call and the item that a room answers: the inverse of `room_name`."""
     index, _, item = room_id.rpartition(".")[2].partition("-")
     return int(index), int(item) if item else None

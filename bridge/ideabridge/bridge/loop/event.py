@@ -1,6 +1,6 @@
 """Events: what happened in a run. The journal of a run is the list of its events, in order.
 
-The runner journals an event before it acts on it, and folding the journal again produces the same
+The runner journals each event before acting on it, and folding the journal produces the same
 machine. An event therefore contains everything that the machine needs to process it without a
 clock, a network or a lookup.
 """
@@ -18,8 +18,8 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class JournalError(IdeabridgeError):
-    """The journal cannot be folded, because an event is unknown or does not fit the state of the
-    run.
+    """Raised when the journal cannot be folded, because an event is unknown or does not fit the
+    state of the run.
     """
 
 
@@ -27,14 +27,14 @@ class JournalError(IdeabridgeError):
 class Journaled:
     """The base class of all events.
 
-    The member `by`, if there is one, is a `Decider`. All other members are JSON.
+    The `by` member, if present, is a `Decider`. All other members are JSON.
     """
 
     name: ClassVar[str]
 
     def to_json(self) -> JSONObject:
-        """Return the event as the journal stores it. A member whose default is None is left out if
-        it is None.
+        """Return the event as stored in the journal. Members that are None by default are omitted
+        if they are None.
         """
         result: JSONObject = {"event": self.name}
         for name, is_null_by_default in _members(type(self)):
@@ -54,7 +54,8 @@ class OfCall(Journaled):
     """The base class of events about a call. `call` is the call's index in the run.
 
     Attributes:
-        tool_name: the name of the call's tool. `Run.events` adds it. The journal does not store it.
+        tool_name: the name of the call's tool, which is not stored in the journal but added by
+            `Run.events`.
     """
 
     call: int
@@ -63,7 +64,7 @@ class OfCall(Journaled):
 
 @cache
 def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
-    """Return (name, whether the default is None) for each member that the journal stores."""
+    """Return the name of each member stored in the journal, and whether its default is None."""
     journaled = (member for member in fields(kind) if member.metadata.get("journaled", True))
     return tuple((member.name, member.default is None) for member in journaled)
 
@@ -108,13 +109,13 @@ so a message attributes a decision to a person only if the journal does so, too.
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """A person or a program that decided.
+    """The person or program that made a decision.
 
     Attributes:
         kind: the kind of the decider; see `DeciderKind`.
         via: how the answer was given; see `Via`.
-        user: the user of the server (`local`, or a name) if a person or an assistant decided, or
-            the name of the approver.
+        user: the user of the server (`local`, or a name) if a person or an assistant decided;
+            otherwise, the name of the approver.
     """
 
     kind: DeciderKind
@@ -136,7 +137,7 @@ class Decider:
 
 
 def decider_of(by: str | Decider) -> Decider:
-    """Return the value as a `Decider`. A string is the name of an approver."""
+    """Return the value as a `Decider`. A string is taken as the name of an approver."""
     if isinstance(by, Decider):
         return by
     return Decider("approver", "code", by)
@@ -146,7 +147,7 @@ def read_decider(value: JSON) -> Decider:
     """Read a decider from a journal.
 
     Raises:
-        JournalError: the value is not a decider.
+        JournalError: `value` is not a decider.
     """
     if isinstance(value, dict):
         kind = value.get("kind")
@@ -165,12 +166,12 @@ def read_decider(value: JSON) -> Decider:
 
 
 def decider_text(event: JSONObject) -> str:
-    """Return a phrase that says who made a decision. The argument is the decision's event as the
-    journal stores it.
+    """Return a phrase that says who made a decision. `event` is the decision's event as stored in
+    the journal.
 
-    If a grant or a standing rule approved the call, nobody was asked about it, so the phrase names
-    the grant or the rule. Return "" if the journal does not say who decided, or uses a form unknown
-    to this version.
+    If a grant or a standing rule approved the call, nobody was asked, so the phrase names the grant
+    or the rule. Return "" if the journal does not say who decided, or uses a form unknown to this
+    version.
     """
     try:
         by = read_decider(event.get("by"))
@@ -214,10 +215,10 @@ MODULE: Final = Decider("nobody", "module")
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(OfCall):
-    """The server that runs a call (or item) asks the caller a question.
+    """The server that runs a call or item asks the caller a question.
 
     `message` and the form's `schema` come from the server. `digest` is the hash of the question,
-    and `at` is the time when it was asked, in seconds since 1970.
+    and `at` is when it was asked, in seconds since 1970.
     """
 
     name: ClassVar[str] = "question_asked"
@@ -274,8 +275,8 @@ class RunStarted(Journaled):
 
     `tools` contains full definitions, so that a journal can be folded while servers are down.
     `mind` is the name of the mind, or None if the caller answers turn by turn. `why` says why that
-    mind was chosen. `idea` is the id of the idea from which the run was made. `traceparent` is the
-    trace of the request that asked for the run (W3C Trace Context). `bound` contains, for each
+    mind was chosen. `idea` is the id of the idea from which the run was created. `traceparent` is
+    the trace of the request that started the run (W3C Trace Context). `bound` contains, for each
     server that the run can call, a digest of the server's start definition; see `Binding`. Journals
     from earlier versions do not have `bound`.
     """
@@ -296,11 +297,11 @@ class RunStarted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChanged(Journaled):
-    """The run continues under a different configuration, which `fingerprint` identifies.
+    """The run continues with a different configuration, identified by `fingerprint`.
 
-    `approval` is the approval setting from now on. This setting combines the earlier rules with
-    those in the new configuration, and the strictest of all these rules decides. `rules` is the
-    version of the rules for calls from now on; see `Settings`.
+    `approval` is the approval setting from now on. It combines the earlier rules with those in the
+    new configuration, and the strictest of all these rules decides. `rules` is the version of the
+    rules for calls from now on; see `Settings`.
     """
 
     name: ClassVar[str] = "configuration_changed"
@@ -316,7 +317,7 @@ class RequestMade(Journaled):
     `request` is its id. `offered` contains the tools and the output schema of this Request if
     message handlers changed them; see `change_of_offer`. `bytes` is the size of what the mind
     reads; see `Request.size`. `members` contains the schemas of the members that handlers added to
-    the Solution. `members` is None in older journals, whose Solutions can have any members.
+    the Solution. It is None in older journals, whose Solutions can have any members.
     """
 
     name: ClassVar[str] = "request_made"
@@ -338,7 +339,7 @@ class RequestMade(Journaled):
 class CallProposed(Journaled):
     """The mind listed a call. `place` is set if several instances share the place of a call in a
     plan. `unreached` is the line of a published program that makes this call, if no recorded run
-    reached that line.
+    reached the line.
     """
 
     name: ClassVar[str] = "call_proposed"
@@ -360,8 +361,8 @@ class SolutionClosed(Journaled):
     """The answer ended. If it was cut off, `broken` says why. `extra` contains the other members of
     the answer.
 
-    For a program, `error` says why it ended without a value, and `unheard` lists the calls whose
-    results it did not use.
+    For a program, `error` says why the program ended without a value, and `unheard` lists the calls
+    whose results it did not use.
     """
 
     name: ClassVar[str] = "solution_closed"
@@ -373,7 +374,7 @@ class SolutionClosed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class ProgramProposed(Journaled):
-    """A Solution is a program: it runs, and proposes calls.
+    """A Solution is a program, which runs and proposes calls.
 
     `interpreter` is the name and version of the interpreter. `now` is the constant time that the
     program sees, in seconds since 1970, and `seed` is the seed of its random numbers. `names` maps
@@ -416,10 +417,10 @@ class UsageNoted(Journaled):
 class SolutionProposed(Journaled):
     """A Solution that arrived in one piece is accepted into the run.
 
-    `places` is as in `CallProposed`. `mind` and `model` say who wrote the Solution. These two are
-    not set if a caller who answers turn by turn wrote the Solution. If `pattern` is set, the
-    Solution's calls form a group. `explained` says how literals in a published plan are computed;
-    see `context/plan_literals.py`.
+    `places` is as in `CallProposed`. `mind` and `model` say who wrote the Solution. They are not
+    set if a caller who answers turn by turn wrote it. If `pattern` is set, the Solution's calls
+    form a group. `explained` says how literals in a published plan are computed; see
+    `context/plan_literals.py`.
     """
 
     name: ClassVar[str] = "solution_proposed"
@@ -462,7 +463,7 @@ class SolutionRejected(Journaled):
 class ApprovalAsked(OfCall):
     """A person is asked about a call.
 
-    `digest` is the hash of the resolved call, and the decision is bound to it. `at` is the time in
+    `digest` is the hash of the resolved call, to which the decision is bound. `at` is the time in
     seconds since 1970, which is used only for timeouts.
     """
 
@@ -474,13 +475,13 @@ class ApprovalAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class CallDecided(OfCall):
-    """A decision on a call, with the decider, the reason, and the edited call if there is one.
+    """A decision about a call, with the decider, the reason, and the edited call, if any.
 
     `tool` is the full definition of a tool that replaces the call's own. The event contains it
     because the journal of a plan has only the tools that the plan names. `grant` is what the person
     who approved this call also allows for the rest of the run. `granted` is the call whose grant
     approved this call without a question (see `grant.py`). `always` is the id of the standing rule
-    that a person gave with this approval. `rule` is the standing rule that approved the call
+    that a person created with this approval. `rule` is the standing rule that approved the call
     without asking, as `{"id", "at"}`, where `at` is the time when the rule was created, as ISO 8601
     in UTC. In that case, `by` is the person who created it.
     """
@@ -499,8 +500,8 @@ class CallDecided(OfCall):
 
     @property
     def was_asked(self) -> bool:
-        """True if someone was asked about this call, False if a grant or a standing rule approved
-        it.
+        """True if someone was asked about this call, and False if a grant or a standing rule
+        approved it.
         """
         return self.granted is None and self.rule is None
 
@@ -519,7 +520,7 @@ class PlanAsked(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class PlanDecided(Journaled):
-    """A decision on a plan.
+    """A decision about a plan.
 
     `calls`, `output` and `places` describe the edited plan, as in `SolutionProposed`. A person
     wrote the edited plan, and its references are resolved.
@@ -537,11 +538,11 @@ class PlanDecided(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class CallStarted(OfCall):
-    """A call (or one of its items) is about to run. It is in flight until it has finished.
+    """A call (or one of its items) is about to run. It is in flight until it finishes.
 
-    If the process dies while the call is in flight, the next process that takes up the run starts a
-    repeatable call again (`resume_events`), but does not journal a second `CallStarted`: as far as
-    the journal is concerned, the call was in flight all the time. After `OutcomeDecided` with
+    If the process dies while the call is in flight, the next process that takes over the run starts
+    a repeatable call again (`resume_events`), but does not journal a second `CallStarted`: as far
+    as the journal is concerned, the call was in flight all along. After `OutcomeDecided` with
     `retry`, a call starts with a new event.
     """
 
@@ -551,13 +552,14 @@ class CallStarted(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class CallFinished(OfCall):
-    """A call (or one item) ended with a value, or with an error `{"kind", "message", "sent"?}`.
+    """A call (or one of its items) ended with a value, or with an error `{"kind", "message",
+    "sent"?}`.
 
-    `sent` is the content that the tool sent, without any check. `content` contains the content
-    blocks of the result if they contain more than the value. The error kind `cancelled` means that
-    the call's group was decided by another call, or that its Solution was cancelled. `chosen` is
-    the output path that an activity chose. `spent` is the usage of the call's room. `doubts` is
-    what the room's run assumed: `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`.
+    `sent` is the content that the tool sent, unchecked. `content` contains the content blocks of
+    the result if they contain more than the value. The error kind `cancelled` means that the call's
+    group was decided by another call, or that its Solution was cancelled. `chosen` is the output
+    path that an activity chose. `spent` is the usage of the call's room. `doubts` is what the
+    room's run assumed: `{"assumed"?: [...], "notes"?: [...], "approved"?: [...]}`.
 
     This is not the only event that ends a call:
 
@@ -566,8 +568,8 @@ class CallFinished(OfCall):
     - `CallDecided` with `deny` ends a call that has not run.
     - `RunEnded` ends every call in the run, and `SolutionCancelled` the calls in the Solution that
       have not started.
-    - A call that cannot run (it is malformed, a rule denies it, a value that it reads is missing,
-      or its group is decided) ends with the event that rules it out.
+    - A call that cannot run (because it is malformed, a rule denies it, a value that it reads is
+      missing, or its group is decided) ends with the event that rules it out.
     """
 
     name: ClassVar[str] = "call_finished"
@@ -582,7 +584,8 @@ class CallFinished(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeAsked(OfCall):
-    """The outcome of a call (or item) in flight is unknown, and a person is asked about it.
+    """The outcome of a call (or item) that was in flight is unknown, and a person is asked about
+    it.
 
     `digest` is the hash of the question, and `at` is as in `ApprovalAsked`. `why` says what
     happened, or is None if the process died.
@@ -600,8 +603,8 @@ class OutcomeAsked(OfCall):
 class OutcomeDecided(OfCall):
     """A person answered a question about an unknown outcome.
 
-    `value`: the result is `value`. `skip`: the call fails with `error`. `retry`: the call runs
-    again.
+    With `value`, `value` is the result of the call. With `skip`, the call fails with `error`. With
+    `retry`, the call runs again.
     """
 
     name: ClassVar[str] = "outcome_decided"
@@ -617,7 +620,7 @@ class OutcomeDecided(OfCall):
 def ends_execution(event: object) -> TypeGuard[CallFinished | OutcomeDecided]:
     """Return whether an event ends a started call or one of its items.
 
-    The event then contains the value or the error, and no `CallFinished` follows.
+    Such an event contains the value or the error, and no `CallFinished` follows.
     """
     if isinstance(event, OutcomeDecided):
         return event.decision != "retry"
@@ -634,7 +637,7 @@ class MessageAdded(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class RunEnded(Journaled):
-    """The run has ended. `spent` is the usage of the rooms that end with it."""
+    """The run has ended. `spent` is the usage of the rooms that end along with it."""
 
     name: ClassVar[str] = "run_ended"
     status: EndStatus
@@ -686,7 +689,7 @@ def event_from_json(value: JSONObject) -> Event:
     """Read an event from a journal.
 
     Raises:
-        JournalError: the event is unknown, or its members do not fit, because the store is newer or
+        JournalError: the event is unknown or has unsuitable members, because the store is newer or
             damaged.
     """
     members: dict[str, Any] = dict(value)

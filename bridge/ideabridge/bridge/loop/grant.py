@@ -3,10 +3,10 @@ approval.
 
 A grant comes with the approval of one call and is journaled in that call's `CallDecided`. The grant
 covers calls to the same tool in the same run, whether they are already waiting or come later. It
-does not cover a call about which the policy asks for a different reason. Each call that it approves
-gets its own `CallDecided`, which names the call whose approval included the grant. Grants are part
-of the machine, so folding the journal again restores them with their counts. A room has its own
-machine, and a fork does not inherit grants, so no grant applies to another run.
+does not cover calls about which the policy asks for a different reason. Each approved call gets its
+own `CallDecided`, which names the call whose approval included the grant. Grants are part of the
+machine, so folding the journal restores them with their counts. A room has its own machine, and a
+fork does not inherit grants, so no grant applies to another run.
 
     {"for": "run"}                                                  every later call to the tool
     {"for": "run", "max": 3}                                        at most three more executions
@@ -74,12 +74,12 @@ name, would not restrict anything.
 
 @dataclass(slots=True)
 class Grant:
-    """One grant.
+    """A grant for one tool in one run.
 
     Attributes:
         call: the index of the call whose approval included the grant.
         tool: the allowed tool, as it was defined when the grant was given.
-        activity: the activity that this call named.
+        activity: the activity that the approved call named.
         by: the person who gave the grant.
         most: the maximum number of executions that the grant approves, or None for any number.
         where: checks the parameters of an execution, or None if any are allowed.
@@ -95,10 +95,11 @@ class Grant:
     used: int = 0
 
     def covers(self, progress: Progress) -> bool:
-        """Return whether the grant approves a call whose references are resolved. It approves
-        either all or none of the items in the call's `_each`.
+        """Return whether the grant approves a call whose references are resolved. Of the items in
+        the call's `_each`, it approves either all or none.
 
-        A call whose parameters are costly to check is never covered, so a person is asked about it.
+        A call whose parameters are too costly to check is never covered, so a person is asked about
+        it.
         """
         tool = progress.tool
         if tool is None or tool.key != self.tool.key or tool.digest != self.tool.digest:
@@ -131,7 +132,7 @@ class Grant:
         return summary
 
     def __str__(self) -> str:
-        """Return a human-readable description of what the grant allows."""
+        """Return a description, for people, of what the grant allows."""
         if self.most is None:
             count = f"{self.used} calls so far"
         else:
@@ -159,7 +160,7 @@ class Grants:
 
     def take(self, progress: Progress) -> Grant | None:
         """Return the first grant that covers a call, and add the call's executions to the grant's
-        count. Return None if no grant covers the call.
+        count. Return None if no grant covers it.
         """
         for grant in self.given:
             if grant.covers(progress):
@@ -168,9 +169,10 @@ class Grants:
         return None
 
     def count(self, call: int, progress: Progress, times: int) -> None:
-        """Change the count of the grant of `call` by the number of executions of a call.
+        """Change the count of the grant of `call` by the number of executions of the call in
+        `progress`.
 
-        If `times` is 1, add this number; if `times` is -1, subtract it.
+        The number is added if `times` is 1, and subtracted if `times` is -1.
         """
         self.of(call).used += times * _executions(progress)
 
@@ -191,7 +193,7 @@ def _executions(progress: Progress) -> int:
 
 
 def decision_text(event: CallDecided) -> str:
-    """Return a decision as text, such as `approve`, `approve for the rest of the run`, `approve
+    """Describe a decision, for example `approve`, `approve for the rest of the run`, `approve
     (grant of call 2)`, or `approve (the standing rule 4f1a of 2026-11-29)`.
     """
     if event.rule is not None:
@@ -206,7 +208,7 @@ def decision_text(event: CallDecided) -> str:
 
 
 def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
-    """Return the grant that a decision includes, or None.
+    """Return the grant included in a decision, or None if there is none.
 
     Raises:
         JournalError: the decision cannot give a grant, or the grant is damaged.
@@ -239,8 +241,8 @@ def grant_of(progress: Progress, event: CallDecided) -> Grant | None:
 def read_grant(progress: Progress, grant: JSON) -> JSONObject | Refusal:
     """Check a grant included in the approval of a call.
 
-    Refuse a schema with an unchecked keyword or with a parameter that the tool does not have,
-    because such a schema would restrict nothing.
+    A schema with an unchecked keyword, or with a parameter that the tool does not have, is refused,
+    because it would restrict nothing.
     """
     if (
         not isinstance(grant, dict)

@@ -79,8 +79,8 @@ from ideabridge.tools.tool import EVERY_MODULE, META_PROPERTIES, Order, Tool
 
 
 def _literal(compiled: Compiled) -> Compiled:
-    """Return the compiled value with its strings escaped again. In the result, only references look
-    like references.
+    """Return the compiled value with its strings escaped again, so that only references look like
+    references.
     """
     if isinstance(compiled, Hole):
         return compiled
@@ -109,17 +109,18 @@ class Graph:
 
     Args:
         catalogue: the tools of the run.
-        base: the documents before the Solution, keyed by instance ("" if the context names none).
+        base: the documents before the Solution, keyed by instance ("" if the context names no
+            instances).
         settings: the settings of the run.
-        opening: the instances in the context and their state schemas. If there are instances, each
-            call must name one of them.
+        opening: the instances in the context, one of which each call must name if there are any,
+            and their state schemas.
         first: the index of the first call.
         earlier_ids: the ids of calls in earlier Solutions. All of these calls have ended.
         pattern: how the calls form a group; see `SolutionProposed`. The calls of a group of
             alternatives have no order, and no call sees data that another call adds.
 
     Attributes:
-        explained: the literals that are computed when the Solution runs; see `read_computations`.
+        explained: the literals to compute when the Solution runs; see `read_computations`.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class Graph:
     # -- listing -----------------------------------------------------------------------------------
 
     def add(self, raw: JSON, place: int | None = None) -> Call:
-        """Read one more call, and bind whatever can be bound already."""
+        """Read another call, and bind everything that can be bound so far."""
         index = self.first + len(self.calls)
         at = index if place is None else place
         # Explain only the first mistakes in detail: every call in a plan might be wrong, and
@@ -218,8 +219,8 @@ class Graph:
         return call
 
     def _add_computed(self, call: Call) -> None:
-        """Let a call read the values from which its computed literals are made, as far as these
-        values exist.
+        """Let a call read the values from which its computed literals are derived, if these values
+        exist.
         """
         computation = self.computations.calls.get(call.place)
         if computation is None:
@@ -276,9 +277,7 @@ class Graph:
         self.output_faults = {}
 
     def close(self) -> None:
-        """End the answer: bind reads to later calls, and find cycles and references that nothing
-        supplies.
-        """
+        """End the answer: bind reads to later calls, and find cycles and unsupplied references."""
         self.closed = True
         end = self.first + len(self.calls)
         for call in self.calls:
@@ -372,8 +371,8 @@ class Graph:
 
     @property
     def problems(self) -> list[tuple[Call | None, str]]:
-        """Return (call, problem) for every structural problem, in listing order. The call is None
-        for a problem in the output.
+        """Return each structural problem with its call, in listing order. The call is None for a
+        problem with the output.
         """
         problems: list[tuple[Call | None, str]] = [
             (call, text)
@@ -402,8 +401,8 @@ class Graph:
             call.problems.append(f"_activity: unknown activity {quoted(call.activity)}.{hint}")
 
     def _check_written_result(self, call: Call) -> None:
-        """If a tool's definition does not describe its result, check that the result written by a
-        mind is text.
+        """If a tool's definition does not describe its result, check that the result that a mind
+        wrote is text.
         """
         if self._settings.rules < 1 or not call.has_written_result or call.problems:
             return
@@ -420,11 +419,11 @@ class Graph:
     # -- values that exist already -----------------------------------------------------------------
 
     def known(self, item: Read, instance: str) -> JSON | Missing:
-        """Return the value of a read. Return MISSING if the value does not exist before the
-        Solution, or if a call that comes before the reader changes it.
+        """Return the value of a read, or MISSING if the value does not exist before the Solution or
+        is changed by a call before the reader.
 
-        If the read has alternatives, only the first alternative can supply the value, because the
-        others are read only if the first is absent.
+        If the read has alternatives, only the first can supply the value, because the others are
+        read only if the first is absent.
         """
         if (
             not item.bound
@@ -442,7 +441,8 @@ class Graph:
         return value
 
     def _foresee(self, call: Call, *, briefly: bool) -> None:
-        """Check a call's parameters in advance, using the values that its references already have.
+        """Check a call's parameters in advance, using the values that are already known for its
+        references.
 
         A call might not run at all if it depends on a test, or if it runs for each item of an
         unknown or empty list. Such a call is checked only when its turn comes.
@@ -491,8 +491,8 @@ class Graph:
             call.problems.append(f"{error} (with the current value of {clipped(names)})")
 
     def _runs_at_least_once(self, call: Call, values: Mapping[str, JSON]) -> bool:
-        """Return whether a call is certain to run. If the value of the call's `_each` is known but
-        is not an array, record a fault.
+        """Return whether a call is certain to run. If the value of its `_each` is known but is not
+        an array, record a fault.
         """
         if not call.has_each:
             return True
@@ -559,8 +559,8 @@ class Graph:
     # -- binding -----------------------------------------------------------------------------------
 
     def _bind(self, item: Read, instance: str, reader: int) -> list[list[tuple[int, ...] | None]]:
-        """Return the calls that each operand is bound to. If an alternative is certain to exist,
-        the alternatives after it are left out.
+        """Return the calls that each operand is bound to. Alternatives after one that is certain to
+        exist are omitted.
         """
         bound: list[list[tuple[int, ...] | None]] = []
         if self._is_over:
@@ -621,7 +621,7 @@ class Graph:
         return any(operand is None for alternative in item.bound for operand in alternative)
 
     def waits_for_end(self, call: Call) -> bool:
-        """Return whether what this call waits for is known only at the end of the answer."""
+        """Return whether what this call waits for is known only when the answer ends."""
         return not self.closed and call.index in self._open_ended
 
     def _is_open_ended(self, call: Call) -> bool:
@@ -629,7 +629,7 @@ class Graph:
         listed yet.
 
         Later alternatives count even if they are never needed, because the calls that read them can
-        form a circle, and within a circle the listed order is not kept. Without this rule, a call
+        form a cycle, and the listed order is not kept within a cycle. Without this rule, a call
         could start earlier than if the answer had arrived in one piece.
         """
         if call.edges is None or any(self._open(item) for item in call.reads):
@@ -638,7 +638,7 @@ class Graph:
         return bool(before) and not before.isdisjoint(self.depends_on(call).union(call.order))
 
     def _missing(self, item: Read, instance: str) -> str | None:
-        """Return why nothing supplies the read, or None if something might."""
+        """Return why nothing supplies the read, or None if something might supply it."""
         reasons: list[str] = []
         if self._is_over:
             # `close` reports the reason once for the whole Solution.
@@ -730,8 +730,8 @@ class Graph:
         call.edges = tuple(edges)
 
     def replace(self, call: Call, tool: Tool) -> None:
-        """Replace a call's tool, and move the call to the position in the listed order that the new
-        tool requires.
+        """Replace the tool of a call, and move the call to the position in the listed order that
+        the new tool requires.
         """
         self.order.join(call, tool)
         self._reorder()
@@ -741,8 +741,8 @@ class Graph:
 
         Args:
             call: a call of this Solution.
-            certainly: whether to leave out alternatives after the first, because they might never
-                be needed.
+            certainly: whether to omit alternatives after the first, because they might never be
+                needed.
         """
         indexes: set[int] = set(call.edges or ())
         for item in call.reads:
@@ -764,7 +764,7 @@ class Graph:
                 self._cycles.setdefault(index, []).append(message)
 
     def _loosen(self) -> None:
-        """If a call reads context data, unbind the read from the calls that wait for this call."""
+        """Unbind calls' reads of context data from the calls that wait for the reader."""
         for part in components({call.index: self.depends_on(call) for call in self.calls}):
             if len(part) == 1:
                 continue
@@ -776,9 +776,7 @@ class Graph:
                     self._unbind_data(item, call.instance, circle)
 
     def _unbind_data(self, item: Read, instance: str, circle: frozenset[int]) -> None:
-        """For each operand of a read that is existing context data, unbind the read from the calls
-        in `circle`.
-        """
+        """Unbind each operand that is existing context data from the calls in `circle`."""
         for operands, bound in item.alternatives():
             for number, operand in enumerate(operands):
                 if operand.kind == "data" and self._exists(operand, instance):
@@ -786,7 +784,7 @@ class Graph:
                     bound[number] = tuple(writer for writer in writers if writer not in circle)
 
     def cycle_message(self, cycle: Sequence[int]) -> str:
-        """Return the error for calls that are waiting for each other in a circle."""
+        """Return the error for calls that wait for each other in a cycle."""
         labels = [self.call(index).label for index in cycle[:_MOST_NAMED]]
         if len(cycle) > _MOST_NAMED:
             labels.append(f"{len(cycle) - _MOST_NAMED:,} more calls")
@@ -805,7 +803,7 @@ class Graph:
 
 
 class _Position(NamedTuple):
-    """A call's lanes (None means every lane of its instance), and whether the call might change
+    """The lanes of a call (None for every lane of its instance), and whether it might change
     something.
     """
 
@@ -815,7 +813,9 @@ class _Position(NamedTuple):
 
 
 class _Sequence:
-    """Calls in order. However often `last_open` is called, it skips each settled call only once."""
+    """Calls in order. No matter how often `last_open` is called, it skips each settled call only
+    once.
+    """
 
     __slots__ = ("_nearest", "indexes")
 
@@ -829,7 +829,7 @@ class _Sequence:
         self.indexes.append(index)
 
     def last_open(self, below: int, settled: Callable[[int], bool]) -> int | None:
-        """Return the last call before the position `below` that has not settled."""
+        """Return the last unsettled call before the position `below`."""
         position = below - 1
         passed: list[int] = []
         while position >= 0 and settled(self.indexes[position]):
@@ -844,11 +844,11 @@ class _Sequence:
 
 @dataclass(slots=True)
 class _Lane:
-    """The calls to one server in one instance, in order.
+    """The calls to one server in one instance, in listed order.
 
     Attributes:
         everyone, changes: all calls in the lane, and the calls that might change something.
-        tail: the last change and the reads after it. The next change waits directly for these.
+        tail: the last change and the reads after it, for which the next change directly waits.
         last: the last change.
     """
 
@@ -876,7 +876,7 @@ class _Lanes:
         self._everywhere: dict[str, list[tuple[int, bool]]] = {}
 
     def of(self, place: _Position) -> list[_Lane]:
-        """Return the lanes of a call, creating any that do not exist."""
+        """Return the lanes of a call, creating those that do not exist."""
         if place.modules is None:
             # Create this lane so that calls in every lane have a lane even before any server has
             # one.
@@ -902,7 +902,9 @@ class _Lanes:
             self._everywhere.setdefault(place.instance, []).append((index, place.changes))
 
     def before(self, place: _Position) -> list[int]:
-        """Return the calls that a call would wait for directly if it were appended now."""
+        """Return the calls that a call at this position would directly wait for if it were appended
+        now.
+        """
         indexes: dict[int, None] = {}
         for lane in self.of(place):
             if place.changes:
@@ -913,15 +915,15 @@ class _Lanes:
         return list(indexes)
 
     def looks(self, place: _Position) -> list[tuple[_Sequence, int]]:
-        """Return (sequence, count) for each sequence whose first `count` calls might include a call
-        to wait for.
+        """Return (sequence, count) for each sequence whose first `count` calls might include one to
+        wait for.
         """
         sequences = [lane.everyone if place.changes else lane.changes for lane in self.of(place)]
         return [(sequence, len(sequence.indexes)) for sequence in sequences]
 
 
 def only_reads(tool: Tool, modules: Mapping[str, ModuleOrder]) -> bool:
-    """Return whether a tool changes nothing, as far as the listed order is concerned.
+    """Return whether the listed order treats a tool as one that changes nothing.
 
     Args:
         tool: the tool.
@@ -935,12 +937,12 @@ def only_reads(tool: Tool, modules: Mapping[str, ModuleOrder]) -> bool:
 
 
 class ListedOrder:
-    """Keeps the calls of a Solution in their listed order. The docstring of this file explains the
-    rules.
+    """Keeps the calls of a Solution in their listed order. For the rules, see the docstring of this
+    module.
 
     Args:
-        ordering: `effects`: by these rules. `all`: every call waits for all calls listed before it.
-            `none`: no call waits because of the order.
+        ordering: `effects` applies these rules. With `all`, every call waits for all calls listed
+            before it. With `none`, no call waits because of the order.
         modules: the configured order for individual servers, used only with `effects`.
     """
 
@@ -953,8 +955,8 @@ class ListedOrder:
         self._lanes = _Lanes()
 
     def note(self, call: Call, tools: Sequence[Tool]) -> None:
-        """Assign a position to a new call. `tools` are the tools through which the call can change
-        or read something.
+        """Assign a position to a new call. `tools` contains the tools through which the call can
+        change or read something.
         """
         place = self._place(call, tools)
         if place is None:
@@ -983,7 +985,7 @@ class ListedOrder:
 
     def may_change(self, call: Call) -> bool:
         """Return whether a call might change something. If so, later calls wait for it, and the
-        items of its own `_each` run one after another.
+        items of its `_each` run one at a time.
         """
         place = self._places.get(call.index)
         return place is not None and place.changes
@@ -1008,13 +1010,11 @@ class ListedOrder:
         return None
 
     def give_way(self, call: Call, before: int) -> None:
-        """Let `call` run before the earlier call `before`, which is waiting for the result of
-        `call`.
-        """
+        """Let `call` run before the earlier call `before`, which waits for the result of `call`."""
         self._given_way.setdefault(call.index, set()).add(before)
 
     def join(self, call: Call, tool: Tool) -> None:
-        """Give a call the position that its new tool requires. The caller must call `rearrange`
+        """Move a call to the position that its new tool requires. The caller must call `rearrange`
         next.
         """
         place = self._place(call, [tool])
@@ -1023,12 +1023,12 @@ class ListedOrder:
             self._places[call.index] = place
 
     def rearrange(self, data: Mapping[int, Sequence[int]], call_of: Callable[[int], Call]) -> None:
-        """Rebuild the lanes so that a call which reads the result of a later call runs after that
+        """Rebuild the lanes so that a call that reads the result of a later call runs after that
         later call.
 
         Args:
             data: the calls that each call waits for because of data and `_after`, in listing order.
-            call_of: returns the call with an index.
+            call_of: returns the call with the given index.
         """
         parts = emission(data, self._edges())
         self._lanes = _Lanes()
@@ -1044,7 +1044,7 @@ class ListedOrder:
                     self._lanes.add(index, place)
 
     def _edges(self) -> dict[int, Iterable[int]]:
-        """Return the calls that each call waits for directly when every call keeps its listed
+        """Return the calls that each call directly waits for if all calls keep their listed
         order.
         """
         lanes = _Lanes()
@@ -1059,22 +1059,22 @@ class ListedOrder:
 
 
 def of_instance(instance: str) -> str:
-    """Return a phrase that names the instance, for use after a noun, or "" without instances."""
+    """Return a phrase that names the instance, for use after a noun, or "" if there are no
+    instances.
+    """
     return f" of {instance}" if instance else ""
 
 
 def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
     """Return the strongly connected components.
 
-    Each component comes after the components that it leads to (Tarjan's algorithm, without
-    recursion).
+    Each component comes after those that it leads to (Tarjan's algorithm, without recursion).
 
     Args:
         edges: the nodes that each node waits for, in order. Nodes that are not keys are ignored.
 
     Returns:
-        The components. Each is either a single node or a sorted list of several nodes that form a
-        circle.
+        The components. Each is either a single node or a sorted list of nodes that form a cycle.
     """
     parts: list[list[int]] = []
     number: dict[int, int] = {}
@@ -1122,16 +1122,16 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
 def emission(
     data: Mapping[int, Iterable[int]], listed: Mapping[int, Iterable[int]]
 ) -> list[list[int]]:
-    """Return an order of all calls. In this order, data flows forwards, and the listed order is
-    kept wherever data allows it.
+    """Return an order of all calls in which data flows forwards. The listed order is kept wherever
+    data allows it.
 
     Args:
         data: the calls that each call waits for, in listing order.
         listed: the earlier calls that each call should wait for because of the listed order.
 
     Returns:
-        Groups of calls, to be run one group after the other. The calls in a group of several wait
-        for each other in a circle, so there is no order among them.
+        Groups of calls, to be run one after the other. The calls in a group of several wait for
+        each other in a cycle, so there is no order among them.
     """
     wished = {index: [*targets, *listed.get(index, ())] for index, targets in data.items()}
     order: list[list[int]] = []
@@ -1150,8 +1150,8 @@ def emission(
 
 
 def depths(edges: Mapping[int, set[int]]) -> dict[int, int]:
-    """Return the depth of each node: 0 if it waits for no node, otherwise one more than the largest
-    depth among the nodes that it waits for. Nodes that wait for each other in a circle share a
+    """Return the depth of each node: 0 if it waits for no other node, otherwise one more than the
+    largest depth of the nodes that it waits for. Nodes that wait for each other in a cycle share a
     depth.
 
     Args:
@@ -1171,8 +1171,8 @@ def depths(edges: Mapping[int, set[int]]) -> dict[int, int]:
 
 
 def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
-    """Return at least one cycle from each strongly connected component. No two cycles have a node
-    in common.
+    """Return at least one cycle from each strongly connected component. No two cycles share a
+    node.
     """
     following: dict[int, int] = {}
     for part in components(edges):

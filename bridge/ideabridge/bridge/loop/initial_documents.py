@@ -30,7 +30,7 @@ class InitialDocuments:
 
     Attributes:
         documents: `{"state", "results", "input", "data"}`, keyed by instance ("" if the context
-            names none).
+            names no instances).
         instances: the instances, in the order in which the context names them.
         schemas: the state schemas, keyed by instance.
     """
@@ -40,16 +40,16 @@ class InitialDocuments:
     schemas: dict[str, StateSchema] = field(default_factory=dict[str, StateSchema])
 
     def part(self, instance: str, kind: str) -> JSON:
-        """Return the initial `state` or `input` of an instance."""
+        """Return the initial `state` or `input` of an instance, depending on `kind`."""
         part = document.read(self.documents.get(instance, {}), (kind,))
         return {} if isinstance(part, Missing) else part
 
 
 def check_instance(name: str) -> None:
-    """Check that references can contain the name of an instance.
+    """Check that references can contain `name`, the name of an instance.
 
     Raises:
-        MessageError: references cannot contain the name, or it is too long.
+        MessageError: references cannot contain the name, or the name is too long.
     """
     if len(name) > MAX_INSTANCE_NAME or not is_instance_name(name):
         raise MessageError(
@@ -63,7 +63,7 @@ def opening_faults(messages: Iterable[Message], opening: InitialDocuments) -> li
     """Return one sentence for each initial state or input that does not satisfy the schema in its
     message.
 
-    A state can still lack members that its schema requires, because calls might write them later.
+    A state may lack members that its schema requires, because calls might write them later.
     """
     faults: list[str] = []
     for instance, state_schema in opening.schemas.items():
@@ -113,8 +113,8 @@ class _Parts:
 def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
     """Build the documents from a context.
 
-    Data of the same kind and instance is merged. Every instance also sees the input and the data
-    that name no instance, merged with the input and the data of the instance.
+    Data of the same kind and instance is merged. Every instance also sees the input and data that
+    name no instance, merged with its own.
 
     Raises:
         MessageError: there are too many instances, or a name is invalid; see `check_instance`.
@@ -162,9 +162,9 @@ def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
 
 
 def _earlier_result(call: JSON) -> JSONObject:
-    """Return the data that a room's context receives from another run's `call` message.
+    """Return the data that a room's context receives from the `call` message of another run.
 
-    References read the data as `†data.results.PLACE`. The data is empty if the call has no such
+    References can read the data as `†data.results.PLACE`. The data is empty if the call has no such
     result.
     """
     members = object_or_empty(call)

@@ -138,20 +138,20 @@ class Machine:
         mode: `solve` if a mind answers Requests until there is an output, `plan` if a plan's author
             gives one Solution at the start.
         phase: see the table at the top of this file.
-        step: the number of the current Request, from 0.
+        step: the number of the current Request, counted from 0.
         requests: the number of Requests that have been made.
         settings: the settings of the run.
-        messages: the context with which the run began.
+        messages: the context that the run began with.
         history: every call of the run, in listing order.
         decisions: each decision as (what, decision, by whom).
         grants: what people have allowed for the rest of the run.
         solution: the latest Solution.
         proposal: the latest Solution with its calls bound to each other, or None before the first
-            one.
+            Solution.
         feedback: what the latest Solution adds to the next Request.
         output: the output of the run. It can be null, so `has_output` says whether the run has one.
         offer: the tools and the output schemas of the run and of the current Request.
-        has_mind: whether a mind answers on its own. Otherwise, someone submits the Solutions. The
+        has_mind: whether a mind answers by itself. Otherwise, someone submits the Solutions. The
             runner sets this attribute.
         traceparent: the trace of the request that asked for the run; see `RunStarted`.
             `Runs.create` also sets it.
@@ -213,7 +213,7 @@ class Machine:
 
     @property
     def catalogue(self) -> Catalogue:
-        """A catalogue of every tool that the run has had at any time."""
+        """A catalogue of all tools that the run has ever had."""
         return self.offer.every
 
     @property
@@ -228,8 +228,8 @@ class Machine:
 
     @property
     def skipped(self) -> list[Progress]:
-        """The calls in the last Solution that were skipped because they read values from a branch
-        that was not taken.
+        """The calls in the last Solution that were skipped because they read from a branch that was
+        not taken.
         """
         return [
             progress
@@ -258,7 +258,7 @@ class Machine:
 
     @property
     def awaits_mind(self) -> bool:
-        """True if a Request was made and no part of the answer has arrived."""
+        """True if a Request was made and no part of its answer has arrived."""
         return self.phase == "asking" and self.mode == "solve" and not self._mind_due
 
     @property
@@ -268,7 +268,7 @@ class Machine:
 
     @property
     def is_streaming(self) -> bool:
-        """True if an answer has begun to arrive and has not ended."""
+        """True if an answer has begun to arrive but has not ended."""
         if self._planning is not None:
             return not self._planning.waits
         return (
@@ -287,7 +287,7 @@ class Machine:
 
     @property
     def fault_of_null(self) -> str | None:
-        """Why a program must not end with null, or None if null is allowed. If a mind writes null,
+        """Why a program must not end with null, or None if it is allowed to. If a mind writes null,
         there is no output yet.
         """
         if self.mode != "plan":

@@ -1,3 +1,3 @@
-"""The command line (`docs/cli.md`). The files here import the bridge only when a command needs
+"""The command line (`docs/cli.md`). These modules import the bridge only when a command needs
 it.
 """

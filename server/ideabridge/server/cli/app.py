@@ -1,4 +1,4 @@
-"""The Typer application: its commands, their help with examples, and the handling of usage
+"""The Typer application: its commands, their help with examples, and its handling of usage
 errors.
 """
 
@@ -350,9 +350,7 @@ def _argument_usage(argument: Any) -> str:
 
 
 def _option(option: Any) -> tuple[str, str]:
-    """Return two texts about an option: its names with the metavar of its value, and its
-    description.
-    """
+    """Return the names of an option, followed by its metavar, and the description of the option."""
     short = [name for name in option.opts if not name.startswith("--")]
     long = [name for name in option.opts if name.startswith("--") and name not in _EARLIER]
     names = ", ".join([*short, " / ".join([*long, *option.secondary_opts])])
@@ -458,11 +456,11 @@ _use_plain_help(app)
 
 def called(application: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
     """Return the application with only the command that the arguments name, because Typer would
-    build every command in the application.
+    otherwise build every command.
 
-    Return the application with all its commands if the first argument names no command: there might
-    be no argument, it might be an option, or it might be a misspelled command. For a misspelled
-    command, the error message suggests names.
+    If the first argument names no command, return the application with all its commands. The
+    argument might be missing, an option, or a misspelled command, for which the error message
+    suggests names.
     """
     word = arguments[0] if arguments else None
     commands = [
@@ -505,8 +503,8 @@ def run_command_line(arguments: list[str]) -> int:
 
 
 def _run_words(words: list[str], json: bool) -> int:
-    """Run the command that the words name, and return its exit code. With `json`, also report a
-    mistake in the words as an object.
+    """Run the command given by `words`, and return its exit code. With `json`, usage errors are
+    also reported as an object.
     """
     group = typer.main.get_command(called(app, words))
     assert isinstance(group, TyperGroup)
@@ -534,8 +532,8 @@ def _run_words(words: list[str], json: bool) -> int:
 def _excepthook(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Write a traceback (see IDEABRIDGE_TRACEBACK) with secrets removed, because it can contain
-    text from servers.
+    """Write a traceback (see IDEABRIDGE_TRACEBACK) with secrets removed, because tracebacks can
+    contain text from servers.
     """
     text = "".join(traceback.format_exception(kind, error, trace))
     sys.stderr.write(printable(everywhere_masked(text)))

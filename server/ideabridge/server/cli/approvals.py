@@ -1,5 +1,5 @@
-"""`ideabridge approvals`: lists the decisions that runs are waiting for, and makes them. It also
-lists and withdraws standing rules, which allow a tool permanently.
+"""`ideabridge approvals`: lists and makes the decisions that runs are waiting for. It also lists
+and withdraws standing rules, which allow a tool permanently.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _show(
 
 
 def _content_lines(question: Question, width: int | None) -> list[str]:
-    """Return the lines that show the content of a question in full."""
+    """Return the lines that show the full content of a question."""
     from ideabridge.server.views.shown import content_of
 
     form = question.to_json().get("question")
@@ -168,7 +168,7 @@ def _content_lines(question: Question, width: int | None) -> list[str]:
 
 
 def _times(pending: Pending) -> str:
-    """Return a phrase about the time of the question and the time that is left for the decision."""
+    """Return a phrase that says when the question was asked and how much time is left to decide."""
     now = time.time()
     text = ""
     if pending.asked is not None:
@@ -308,7 +308,7 @@ async def decide(
 def _check_contents(
     decision: str, *, call: str | None, plan: str | None, value: str | None
 ) -> None:
-    """Raise `UsageError` unless the options are exactly those that the decision needs."""
+    """Raise `UsageError` unless exactly the options that the decision needs are set."""
     for option, text, expected in (
         ("--call", call, "edit"),
         ("--plan", plan, "edit"),
@@ -336,9 +336,9 @@ def standing_rules(
         ),
     ] = None,
 ) -> None:
-    """List the tools that people have allowed always, or withdraw such rules.
+    """List the tools that people have allowed permanently, or withdraw such rules.
 
-    A withdrawn rule covers no more calls, not even in servers that are running.
+    A withdrawn rule covers no further calls, not even in servers that are already running.
     """
     from ideabridge.bridge.standing_rules import StandingRules
 
@@ -367,7 +367,7 @@ def standing_rules(
 
 @contextmanager
 def _existing_store(options: Options) -> Generator[Store]:
-    """Open the store, or an empty store if no store exists yet."""
+    """Open the store, or an empty store if none exists yet."""
     from ideabridge.bridge.store.store import Store
 
     exists = store_exists(str(options.configuration().store))
@@ -396,9 +396,7 @@ def _rule_row(listed: ListedRule) -> tuple[str, ...]:
 
 
 def _check_always(decision: str, options: Options, *, always: bool, for_run: bool) -> None:
-    """Raise `UsageError` unless there is a person at a terminal who can allow a tool
-    permanently.
-    """
+    """Raise `UsageError` unless a person at a terminal can allow the tool permanently."""
     if not always:
         return
     if decision != "approve":
@@ -456,14 +454,14 @@ def _check_choices(submitted: Decision, approvals: list[Pending]) -> None:
 
 
 def _is_named(decision: Pending, words: list[str]) -> bool:
-    """Return whether one of the words names this decision itself, and not just its run."""
+    """Return whether one of the words refers to this decision itself, not only to its run."""
     approvals = [word.rpartition(":")[2] for word in words]
     return any(approval and decision.approval.startswith(approval) for approval in approvals)
 
 
 def _read(text: str, option: str) -> JSON:
-    """Read JSON from an option, or from the file that `@FILE` names. `--value` can also be plain
-    text.
+    """Read JSON from an option, or from a file if the option is `@FILE`. `--value` can also be
+    plain text.
     """
     if text.startswith("@"):
         return read_document_at(text[1:], option)
@@ -474,18 +472,18 @@ def _read(text: str, option: str) -> JSON:
 
 
 def _read_object(text: str | None, option: str) -> JSONObject | None:
-    """Read a JSON object from an option. Return None if the option is missing."""
+    """Read a JSON object from an option. Return None if the option is not set."""
     if text is None:
         return None
     return require_object(_read(text, option), option)
 
 
 def _by_run(options: Options, words: list[str] | None) -> dict[str, list[Pending]]:
-    """Return the open decisions that the words name, keyed by run. If `words` is None, return all
-    of them.
+    """Return the open decisions that the words refer to, grouped by run. If `words` is None, return
+    all open decisions.
 
     Raises:
-        UnknownRunError, UsageError: a word matches no open decision, or more than one decision.
+        UnknownRunError, UsageError: a word matches no open decision, or more than one.
     """
     from ideabridge.server.views.pending import pending
 
@@ -605,15 +603,15 @@ async def _settle(
     decisions: list[Pending],
     refused: list[str],
 ) -> Followed:
-    """Submit the decision on one run's chosen questions, or ask the person if `decision` is None.
-    Then follow the run.
+    """Submit the decision for the chosen questions of one run, or ask the person if `decision` is
+    None. Then follow the run.
 
     Approvals that nobody can decide any more are reported, and added to `refused`. If the run
-    accepted at least one decision, this function follows it, because its calls run in this process.
+    accepts at least one decision, it is followed, because its calls run in this process.
 
     Raises:
         InterruptedRunError, DecisionError, FinishedRunError: this process cannot make the decision,
-            or it is too late for anybody to make it.
+            or it is too late to make it.
     """
     from ideabridge.bridge.errors import DecisionError
     from ideabridge.bridge.standing_rules import StandingRuleError
@@ -669,5 +667,5 @@ def _why_not(error: Exception, pending: Pending) -> str:
 
 
 def _refused(pending: Pending) -> str:
-    """Return a word for the outcome of the call if nobody decides in time."""
+    """Return a word for what happens to the call if nobody decides in time."""
     return "skipped" if pending.question.refusal == "skip" else "denied"

@@ -1,9 +1,8 @@
-"""Shell completion of names in the store and in the configuration.
+"""Shell completion of names from the store and the configuration.
 
-The shell asks at each key press, so completion must be fast: it reads the configuration as plain
-JSON (the project's only if it is trusted), and the store with read-only SQL. If anything goes
-wrong, it completes nothing, because the shell would print the error into the line that the person
-is typing.
+The shell asks at every key press, so completion must be fast: it reads configurations as plain JSON
+(the project's only if trusted), and the store with read-only SQL. If anything goes wrong, it offers
+no completions, because the shell would print an error into the line that the user is typing.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _TAGS: Final = (
 
 
 def _from_store(*queries: str) -> Callable[[typer.Context, str], Completions]:
-    """Return a completion that runs these queries. Each query has two parameters: the prefix to
+    """Return a completion that runs the given queries. Each query has two parameters: the prefix to
     complete and the maximum number of rows.
     """
 
@@ -121,8 +120,8 @@ _BY_METAVAR: Final[dict[str, Callable[..., Completions]]] = {
 
 
 def _store(ctx: typer.Context) -> Path:
-    """Return the path of the store's file: the path on the command line, otherwise the configured
-    path, and otherwise the default.
+    """Return the path of the store's file: the one given on the command line, the configured one,
+    or the default, in this order.
     """
     chosen = _shared_option(ctx, "store")
     if chosen is not None:
@@ -137,7 +136,7 @@ def _store(ctx: typer.Context) -> Path:
 
 
 def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield (folder, unchecked content) for each configuration that would be used, highest priority
+    """Yield the folder and the unchecked content of each configuration in use, highest priority
     first.
 
     Raises:
@@ -178,7 +177,7 @@ def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]
 
 
 def _shared_option(ctx: Any, name: str) -> Path | None:
-    """Return the value of a shared option, whether it comes before or after the command."""
+    """Return the value of a shared option, which can be before or after the command."""
     while ctx is not None:
         if ctx.params.get(name) is not None:
             return Path(str(ctx.params[name]))
@@ -187,7 +186,7 @@ def _shared_option(ctx: Any, name: str) -> Path | None:
 
 
 def set_completion(annotation: Any) -> None:
-    """Set the shell completion of an argument or an option."""
+    """Set the shell completion for an argument or option."""
     for info in getattr(annotation, "__metadata__", ()):
         if (
             isinstance(info, ArgumentInfo | OptionInfo)
@@ -198,9 +197,7 @@ def set_completion(annotation: Any) -> None:
 
 
 def default_store() -> str:
-    """Return the path of the store that is used if none is configured. Opening the store creates
-    its folder.
-    """
+    """Return the path of the default store. Opening the store creates its folder."""
     import platformdirs
 
     return str(platformdirs.user_data_path("ideabridge") / "ideas.sqlite")

@@ -1,4 +1,4 @@
-"""Connecting: the line that shows which servers are connecting."""
+"""Connecting: displays which servers are connecting."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _DELAY_SECONDS: Final = 0.5
 
 
 class Connecting:
-    """Shows which servers are connecting, from before the SDK is imported until `wait` returns.
+    """Displays which servers are connecting, from before the SDK is imported until `wait` returns.
 
-    At a terminal, the last line counts the seconds and disappears at the end. Without a terminal, a
-    single line appears on standard error.
+    On a terminal, the last line counts the seconds and disappears at the end. Otherwise, a single
+    line is written to standard error.
 
     Args:
         configuration: the configuration that contains the servers.
@@ -66,12 +66,12 @@ class Connecting:
     async def wait(
         self, modules: Modules, report: Callable[[ModuleStatus], None] | None = None
     ) -> None:
-        """Start the servers, and wait up to `SETTLE_SECONDS` until every server is up, has failed,
-        is disabled, or is among those that are not started.
+        """Start the servers, and wait up to `SETTLE_SECONDS` until each server is up, failed,
+        disabled, or one of those that are not started.
 
-        `report` is called with the status of each server as soon as the status is known. At the
-        end, it is also called with the status of each server that is still connecting. The output
-        of `report` appears above the line.
+        `report` is called with each server's status as soon as it is known, and at the end with the
+        status of each server that is still connecting. The output of `report` appears above the
+        line.
         """
         known_names: set[str] = set()
 
@@ -100,8 +100,8 @@ class Connecting:
         self._hide()
 
     async def follow(self, modules: Modules) -> None:
-        """At a terminal, show the servers that are still connecting after a moment. Runs until
-        cancelled.
+        """On a terminal, show the servers that are still connecting after a moment. This method
+        runs until it is cancelled.
         """
         try:
             while True:
@@ -117,8 +117,8 @@ class Connecting:
             self._hide()
 
     def _show(self) -> bool:
-        """Show the line on standard output or, if standard output is not a terminal, on standard
-        error. Return False if neither is a terminal.
+        """Show the line on standard output or, if that is not a terminal, on standard error. Return
+        False if neither is a terminal.
         """
         from rich.live import Live
 
@@ -160,7 +160,7 @@ class Connecting:
 
 @asynccontextmanager
 async def connected(bridge: Bridge, idle: Collection[str] = ()) -> AsyncGenerator[Bridge]:
-    """Enter the bridge and wait until each of its servers is up, has failed or is disabled; see
+    """Enter the bridge, and wait until each of its servers is up, failed or disabled; see
     `Connecting`.
 
     Args:
@@ -175,8 +175,8 @@ async def connected(bridge: Bridge, idle: Collection[str] = ()) -> AsyncGenerato
 
 @asynccontextmanager
 async def show_connecting(bridge: Bridge, *, quiet: bool) -> AsyncGenerator[None]:
-    """Show which servers are connecting while the body is waiting for the servers that it needs.
-    Show nothing if `quiet` is set.
+    """While the body waits for the servers that it needs, show which ones are connecting. With
+    `quiet`, show nothing.
     """
     async with anyio.create_task_group() as group:
         if not quiet:

@@ -1,9 +1,9 @@
-"""Console: prints results on standard output and everything else on standard error, with colours
+"""Console: prints results to standard output and everything else to standard error, with colours
 only on terminals.
 
-All output from commands passes through this file, because text from outside must not control the
-terminal. Each function escapes hidden characters (`ideabridge.tools.names`). Everything that rich
-draws is escaped a second time, so that safety does not depend on the callers.
+All output of the commands passes through this module, because text from outside must not control
+the terminal. Each function escapes hidden characters (`ideabridge.tools.names`). Everything that
+rich draws is escaped a second time, so that safety does not depend on the callers.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _LEAST_WIDTH: Final = 12
 
 
 def out() -> Console:
-    """Return the console for standard output. Writing to it raises `BrokenPipeError` if nobody
-    reads it any more.
+    """Return the console for standard output. Writing to it raises `BrokenPipeError` if the reader
+    has closed the pipe.
     """
     return _console(sys.stdout, _raise_broken_pipe)
 
 
 def err() -> Console:
-    """Return the console for standard error. If nobody reads it any more, the command continues
-    without it.
+    """Return the console for standard error. If the reader has closed the pipe, the command
+    continues without this output.
     """
     return _console(sys.stderr, _drop_errors)
 
@@ -91,7 +91,9 @@ def _drop_errors() -> None:
 
 
 def drop_output() -> None:
-    """Discard any output that standard output still buffers, and all further output."""
+    """Discard any buffered output, and everything that is written to standard output from now
+    on.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
@@ -101,8 +103,8 @@ def say(text: str, style: str | None = None) -> None:
 
 
 def say_wrapped(text: str, style: str | None = None, *, further: str = "") -> None:
-    """Print a line for the person on standard error, wrapped to the width of the terminal.
-    Continuation lines begin with `further`.
+    """Print a message to standard error, wrapped to the width of the terminal. Continuation lines
+    begin with `further`.
     """
     width = terminal_width(of_errors=True)
     lines = [text] if width is None else wrapped(text, width, further=further)
@@ -111,7 +113,7 @@ def say_wrapped(text: str, style: str | None = None, *, further: str = "") -> No
 
 
 def report(message: str) -> None:
-    """Print an error on standard error, with one line for each problem."""
+    """Print an error to standard error, one line per problem."""
     console = err()
     for line in message.splitlines() or [""]:
         if line.strip():
@@ -128,8 +130,8 @@ def show_line(text: str, style: str | None = None) -> None:
 
 
 def terminal_width(*, of_errors: bool = False) -> int | None:
-    """Return the width, in columns, of the terminal that shows results or, with `of_errors`, of the
-    terminal that shows what `say` prints. None means a pipe or a file.
+    """Return the width in columns of the terminal that shows results or, with `of_errors`,
+    messages. Return None if the output goes to a pipe or a file.
     """
     if of_errors:
         return err().width if sys.stderr.isatty() else None
@@ -139,7 +141,8 @@ def terminal_width(*, of_errors: bool = False) -> int | None:
 def fit(text: str, indent: int | None = None) -> str:
     """Wrap a line if standard output is a terminal.
 
-    Continuation lines begin with `indent` spaces or, without it, with as many as the line itself.
+    Continuation lines are indented by `indent` spaces or, if it is None, as much as the line
+    itself.
     """
     if not sys.stdout.isatty():
         return text
@@ -155,9 +158,9 @@ _FILLER: Final = "\ue000"
 def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> list[str]:
     """Split text into lines of at most `width` columns.
 
-    The first line begins with `first`, and the other lines begin with `further`. Longer lines are
-    not left to the terminal: if it broke them, the author of the text could make the rest of a line
-    look like a line that ideabridge wrote.
+    The first line begins with `first`, and the other lines begin with `further`. The terminal must
+    not wrap the lines itself, because the author of the text could then make the rest of a line
+    look like a line from ideabridge.
     """
     import textwrap
     from unicodedata import east_asian_width
@@ -182,7 +185,7 @@ def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> lis
 
 
 def echo(text: str) -> None:
-    """Print help or other text to standard output. The text can quote the command line."""
+    """Print help or other text, which can quote the command line, to standard output."""
     _write(printable(text))
 
 
@@ -193,27 +196,27 @@ def _write(text: str) -> None:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a string, cut after 100 characters."""
+    """Return the first line of a string, truncated to 100 characters."""
     line = text.strip().split("\n")[0]
     return line if len(line) <= 100 else line[:97] + "..."
 
 
 def errors_text(count: int) -> str:
-    """Return the number of a run's errors as text to append to the run's status, such as ", 2
-    errors". Return "" if there are no errors.
+    """Return a suffix for a run's status that gives the number of errors, such as ", 2 errors", or
+    "" if there are no errors.
     """
     return f", {counted(count, 'error')}" if count else ""
 
 
 def print_json(value: JSON) -> None:
-    """Print one JSON value on a single line of standard output."""
+    """Print a JSON value on a single line of standard output."""
     _printed.has_json = True
     _write(_json(value))
 
 
 @dataclass(slots=True)
 class _Printed:
-    """A record of the output that the current command has printed."""
+    """Records whether the current command has printed its answer as JSON."""
 
     has_json: bool = False
 
@@ -222,13 +225,13 @@ _printed = _Printed()
 
 
 def begin_output() -> None:
-    """Begin the output of another command in this process."""
+    """Reset the output state for another command in this process."""
     _printed.has_json = False
 
 
 def print_failure(message: str, kind: str, code: int) -> None:
     """Print the object that `--json` prints for a failed command, unless the command has already
-    printed its answer. If nobody reads the output any more, print nothing.
+    printed its answer. If the reader has closed the pipe, print nothing.
     """
     if _printed.has_json:
         return
@@ -239,7 +242,7 @@ def print_failure(message: str, kind: str, code: int) -> None:
 
 
 def _json(value: JSON, indent: int | None = None) -> str:
-    """Encode a value as JSON. Hidden characters become escapes, which leave the value unchanged."""
+    """Encode a value as JSON. Hidden characters are escaped, which does not change the value."""
     unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
     if unicode:
         return readable_json(value, indent)
@@ -247,9 +250,7 @@ def _json(value: JSON, indent: int | None = None) -> str:
 
 
 def print_value(value: JSON) -> None:
-    """Print a result for a person. A string is printed unchanged, and anything else is printed as
-    indented JSON.
-    """
+    """Print a result for a person: strings unchanged, everything else as indented JSON."""
     is_terminal = sys.stdout.isatty()
     if isinstance(value, str):
         # Escape the text on a terminal only: a pipe or a file receives it unchanged.
@@ -266,7 +267,7 @@ def print_value(value: JSON) -> None:
 
 
 def _note_escapes(text: str) -> None:
-    """Report if standard output's encoding lacks characters that the printed text contains."""
+    """Warn if the encoding of standard output lacks characters in the printed text."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
         text.encode(encoding)
@@ -290,7 +291,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bo
 
 def print_rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table to standard output. If the terminal is too narrow, print each row as lines of
-    title and cell.
+    title and cell instead.
     """
     cells = [[printable_line(cell) for cell in row] for row in (titles, *rows)]
     needed = sum(max(map(_columns, column)) + 2 for column in zip(*cells, strict=True)) - 2
@@ -310,14 +311,14 @@ def print_rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 class Rows:
-    """A table on standard output; each row is printed immediately.
+    """A table on standard output. Each row is printed immediately.
 
     Args:
         titles: the column titles.
-        widths: the width of each column except the last. A cell that is wider than its column moves
-            the rest of its row to the right.
-        cut: on a terminal, cut the last cell of a row to one line instead of wrapping it. No other
-            cell is ever cut.
+        widths: the width of each column except the last. A cell that is wider than its column
+            shifts the rest of its row to the right.
+        cut: whether to truncate the last cell of a row to one line on a terminal instead of
+            wrapping it. Other cells are never truncated.
     """
 
     def __init__(self, titles: Sequence[str], widths: Sequence[int], *, cut: bool = False) -> None:
@@ -338,13 +339,14 @@ class Rows:
 def row_lines(
     cells: Sequence[str], widths: Sequence[int], width: int | None, *, cut: bool
 ) -> list[str]:
-    """Return the lines of a table row. The last cell is wrapped or, with `cut`, cut to one line.
+    """Return the lines of a table row. The last cell is wrapped or, with `cut`, truncated to one
+    line.
 
     Args:
         cells: the cells of the row.
         widths: the width of each column except the last.
-        width: the maximum width of a line, in columns; None for lines of any length.
-        cut: whether to cut the last cell instead of wrapping it.
+        width: the maximum width of a line, in columns; None for no limit.
+        cut: whether to truncate the last cell instead of wrapping it.
     """
     *first, last = [printable_line(cell) for cell in cells]
     start = "".join(
@@ -368,12 +370,12 @@ def row_lines(
 def wrapped_table(
     titles: Sequence[str], rows: Iterable[Sequence[str]], width: int | None
 ) -> list[str]:
-    """Return the lines of a table in which every cell is wrapped, so that nothing is cut.
+    """Return the lines of a table in which every cell is wrapped and none is truncated.
 
     Args:
         titles: the column titles.
         rows: the rows. The last column gets the remaining width.
-        width: the width of the table, in columns; None for lines of any length.
+        width: the width of the table, in columns; None for no limit.
     """
     cells = [[printable_line(cell) for cell in row] for row in (titles, *rows)]
     *first, _ = zip(*cells, strict=True)
@@ -408,7 +410,7 @@ def _columns(text: str) -> int:
 @contextmanager
 def interruptible() -> Generator[None]:
     """Let Ctrl-C interrupt a blocking read. The event loop's own handler would cancel the task only
-    after the read had finished.
+    after the read returned.
     """
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -419,7 +421,7 @@ def interruptible() -> Generator[None]:
 
 async def let_read() -> None:
     """Give the person at the terminal time to read what was just shown, before a prompt whose
-    answer has effects.
+    answer has consequences.
 
     Input typed before the prompt is discarded, because it was meant for something else.
     """
@@ -431,8 +433,8 @@ async def let_read() -> None:
 
 
 def confirm(question: str) -> bool:
-    """Ask the person at the terminal whether to do what was just shown, after giving them time to
-    read it (see `let_read`).
+    """Ask the person at the terminal to confirm what was just shown, after giving them time to read
+    it (see `let_read`).
     """
     import typer
 
@@ -456,10 +458,10 @@ def _discard_typed() -> None:
 
 
 async def read_line(prompt: str) -> str | None:
-    """Read one line from standard input. If standard input is a terminal, first show the prompt.
-    Return None at the end of input.
+    """Read a line from standard input, with the given prompt if it is a terminal. Return None at
+    the end of input.
 
-    Waiting can be cancelled (Ctrl-C).
+    Waiting for the line can be cancelled with Ctrl-C.
     """
     import anyio
     import anyio.to_thread
@@ -532,7 +534,7 @@ _FAILED = (
 
 
 def exit_code(error: IdeabridgeError) -> ExitCode:
-    """Return the exit code for an error. The lookup is by class name, so that the modules that
+    """Return the exit code for an error. The class is looked up by name, so that the modules that
     define the classes need not be imported.
     """
     name = type(error).__name__
@@ -544,7 +546,7 @@ def exit_code(error: IdeabridgeError) -> ExitCode:
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors inside nested exception groups, which task groups raise."""
+    """Yield the errors in nested exception groups, which task groups raise."""
     if isinstance(error, BaseExceptionGroup):
         for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
             yield from leaves(inner)
@@ -554,7 +556,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 def own_error(error: BaseException) -> IdeabridgeError | None:
     """If an exception group contains only ideabridge's own errors and cancellations, return the
-    first of these errors. Otherwise, return None.
+    first of these errors, and None otherwise.
     """
     first: IdeabridgeError | None = None
     for leaf in leaves(error):
@@ -568,17 +570,17 @@ def own_error(error: BaseException) -> IdeabridgeError | None:
 
 def at_terminal() -> bool:
     """Return whether standard input and standard error are both terminals, so that a person can be
-    asked.
+    prompted.
     """
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 @contextmanager
 def working(task: str | Callable[[], str], *, quiet: bool = False) -> Generator[None]:
-    """Show a status line on standard error while the block runs: the task, or the text that a
-    function returns, and the seconds so far.
+    """While the block runs, show a status line on standard error: the task, as text or as a
+    function that returns text, and the elapsed seconds.
 
-    The line appears after half a second and disappears at the end. Nothing is shown without a
+    The line appears after half a second and disappears at the end. Nothing is shown if there is no
     terminal, or with `quiet`.
     """
     console = err()

@@ -1,4 +1,4 @@
-"""First tools: after a setup, offers the tools that clients' logs suggest, and standing rules for
+"""First tools: after a setup, offers tools based on the logs of clients, and standing rules for
 tools that clients call without asking. A person at a terminal is asked about each offer.
 """
 
@@ -35,16 +35,16 @@ _MOST_SUGGESTIONS = 3
 
 
 async def offer_histories(options: Options, plan: SetupPlan, record: SetupRecord) -> None:
-    """Ask whether ideabridge is allowed to read clients' logs. If so, import the logs and offer the
+    """Ask for permission to read the logs of clients. If it is given, import the logs and offer the
     tools that they suggest.
 
     Args:
         options: the options of the command.
         plan: the plan of the setup. It maps the names in the logs to servers.
-        record: receives the changes that stay after an undo.
+        record: receives the changes that an undo does not revert.
 
     Raises:
-        StoreError: the store cannot be opened or written.
+        StoreError: the store cannot be opened or written to.
     """
     from ideabridge.bridge.bridge import Bridge
 
@@ -73,9 +73,7 @@ async def offer_histories(options: Options, plan: SetupPlan, record: SetupRecord
 
 
 def _histories(bridge: Bridge, plan: SetupPlan) -> list[HistoryImport]:
-    """Return the histories of those clients that have logs from which nothing has been imported
-    yet.
-    """
+    """Return the histories of those clients that have logs, none of which has been imported yet."""
     from ideabridge.bridge.history.host_logs import HISTORIES
     from ideabridge.bridge.store.users import LOCAL
 
@@ -117,7 +115,7 @@ async def _take(history: HistoryImport) -> None:
 
 
 async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) -> None:
-    """Show the tools that the runs suggest, and publish those that the person chooses."""
+    """Show the tools that the runs suggest, and publish those that the person selects."""
     from ideabridge.bridge.publishing.suggested_names import name_suggestions
     from ideabridge.bridge.publishing.suggestions import suggest
     from ideabridge.bridge.store.users import LOCAL
@@ -168,7 +166,7 @@ async def _offer_tools(options: Options, bridge: Bridge, record: SetupRecord) ->
 
 
 async def _ask_which(suggestions: list[Suggestion]) -> list[Suggestion]:
-    """Ask which suggestions to publish, until the answer is clear."""
+    """Ask which suggestions to publish, and repeat the question until the answer is clear."""
     numbers = ", ".join(str(number) for number in range(1, len(suggestions) + 1))
     question = f"Publish {numbers}, a(ll), or Enter for none: "
     if len(suggestions) == 1:
@@ -183,9 +181,7 @@ async def _ask_which(suggestions: list[Suggestion]) -> list[Suggestion]:
 
 
 def _chosen(suggestions: list[Suggestion], line: str) -> list[Suggestion] | None:
-    """Return the suggestions whose numbers a line contains, or None if the line cannot be
-    understood.
-    """
+    """Return the suggestions whose numbers are listed in `line`, or None if the line is unclear."""
     words = line.replace(",", " ").lower().split()
     if not words or words in (["n"], ["no"], ["none"]):
         return []
@@ -199,13 +195,13 @@ def _chosen(suggestions: list[Suggestion], line: str) -> list[Suggestion] | None
 
 
 async def offer_always(options: Options, plan: SetupPlan, record: SetupRecord) -> None:
-    """Ask whether the tools that clients call without asking should run without a question in
-    ideabridge, too.
+    """Ask whether the tools that clients call without asking should also run in ideabridge without
+    a question.
 
     Args:
         options: the options of the command.
         plan: the plan that the setup has carried out.
-        record: receives the standing rules that the person makes.
+        record: receives the standing rules that the person creates.
 
     Raises:
         StandingRuleError: the rules cannot be changed.

@@ -2,7 +2,7 @@
 prints the result.
 
 `follow` returns when the run has ended, or when it is waiting for something that nobody at this
-terminal can give. `Turns` reads Solutions from standard input.
+terminal can provide. `Turns` reads Solutions from standard input.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ class Followed:
 
     Attributes:
         run: the run.
-        started, finished: the times at which the calls started and finished, keyed by call index,
-            in seconds of the monotonic clock.
+        started, finished: when each call started and finished, keyed by call index, in seconds of
+            the monotonic clock.
         notes: the latest progress message of each running call.
         asked: the number and the size of the latest Request, as text.
         stopped: whether the person stopped the command.
-        pending: whether the run is waiting for an approval that nobody at this terminal can give.
+        pending: whether the run is waiting for an approval that cannot be given at this terminal.
     """
 
     run: Run
@@ -101,7 +101,7 @@ class Followed:
     pending: bool = False
 
     def take(self, event: Event) -> None:
-        """Update the times, the notes and the description of the latest Request after an event of
+        """Update the times, the notes and the description of the latest Request from an event of
         the run.
         """
         now = time.monotonic()
@@ -121,7 +121,7 @@ class Followed:
             self.notes.pop(event.call, None)
 
     def seconds(self, call: int) -> float | None:
-        """Return the duration of a call so far, in seconds, or None if it has not started."""
+        """Return how long a call has taken so far, in seconds, or None if it has not started."""
         started = self.started.get(call)
         if started is None:
             return None
@@ -161,7 +161,7 @@ class Followed:
 
 
 def place_and_name(progress: Progress) -> str:
-    """Return `module/tool`, or only the tool's name if it has no server."""
+    """Return `module/tool`, or only the name of the tool if it does not belong to a server."""
     tool = progress.tool
     if tool is None:
         return progress.call.name
@@ -170,8 +170,8 @@ def place_and_name(progress: Progress) -> str:
 
 
 def call_name(progress: Progress) -> str:
-    """Return the call's `_id` or, without an `_id`, its place in the plan. If the call has an
-    instance, the name begins with the instance.
+    """Return the call's `_id` or, if it has none, its position in the plan, prefixed with the
+    call's instance, if any.
     """
     call = progress.call
     name = call.id or str(call.place)
@@ -179,7 +179,7 @@ def call_name(progress: Progress) -> str:
 
 
 class PlainDisplay:
-    """Prints a line when a call starts and another when it finishes."""
+    """Prints a line when a call starts, and another when it finishes."""
 
     def __init__(self, followed: Followed) -> None:
         self._followed = followed
@@ -187,7 +187,7 @@ class PlainDisplay:
         self._started: set[int] = set()
 
     def changed(self, event: Event | None = None) -> None:
-        """Print what has changed since this method was last called."""
+        """Print what has changed since the last call of this method."""
         if isinstance(event, events.RequestMade) and event.bytes is not None:
             say(f"request {event.step}: {cost_of_request(event.bytes)}", "dim")
         for progress in self._followed.run.calls():
@@ -209,7 +209,7 @@ class PlainDisplay:
 
     @contextmanager
     def aside(self) -> Generator[None]:
-        """While the context is open, leave the terminal to questions for the person."""
+        """While the context is open, leave the terminal free for questions to the person."""
         yield
 
     def close(self) -> None:
@@ -217,8 +217,8 @@ class PlainDisplay:
 
 
 class LiveDisplay(PlainDisplay):
-    """A table on the terminal, redrawn eight times a second. It disappears while a person is being
-    asked.
+    """A table on the terminal that is redrawn eight times a second. It disappears while a person is
+    being asked.
     """
 
     def __init__(self, followed: Followed) -> None:
@@ -228,7 +228,7 @@ class LiveDisplay(PlainDisplay):
         self._live = self._start()
 
     def _start(self) -> Live:
-        """Start a new display below the current output, because a stopped display would draw over
+        """Start a new display below the current output, because a restarted display would draw over
         that output.
         """
         from rich.live import Live
@@ -256,7 +256,7 @@ class LiveDisplay(PlainDisplay):
             self._live = self._start()
 
     def close(self) -> None:
-        """Draw the last state and leave it on the terminal, unless the run has no calls."""
+        """Draw the final state and leave it on the terminal, unless the run has no calls."""
         self._closed = True
         self._live.transient = not any(True for _ in self._followed.run.calls())
         self._live.stop()
@@ -303,7 +303,7 @@ class LiveDisplay(PlainDisplay):
 
 
 def _latest(calls: list[Progress], rows: int) -> list[Progress]:
-    """Return at most `rows` calls: the ones that settled last, followed by those that have not
+    """Return at most `rows` calls: the most recently settled ones, followed by those that have not
     settled.
     """
     if len(calls) <= rows:
@@ -316,7 +316,7 @@ def _latest(calls: list[Progress], rows: int) -> list[Progress]:
 
 
 class Turns:
-    """Asks for the Solutions of a run and its rooms, one after another.
+    """Asks for the Solutions of a run and its rooms, one at a time.
 
     With `quiet`, it prints only errors, unless standard input is a terminal.
     """
@@ -376,8 +376,8 @@ class Turns:
 
 
 def _offered(schema: JSON) -> Iterator[str]:
-    """Return the schema of a Solution as lines for a person: the tools with their parameters, and
-    the output.
+    """Yield the lines that describe the schema of a Solution for a person: the tools with their
+    parameters, and the output.
     """
     solution = SolutionSchema.read(schema)
     for call in solution.calls:
@@ -392,7 +392,7 @@ def _offered(schema: JSON) -> Iterator[str]:
 
 
 async def _read() -> str | None:
-    """Read one Solution as text, up to an empty line or the end of a complete JSON value. Return
+    """Read one Solution as text, ending at an empty line or after a complete JSON value. Return
     None at the end of input.
     """
     text = ""
@@ -414,15 +414,16 @@ async def follow(
     asks: bool = True,
     leaves: bool = False,
 ) -> Followed:
-    """Follow `run` until it has ended, or is waiting for something that nobody at this terminal can
-    give.
+    """Follow `run` until it ends, or is waiting for something that nobody at this terminal can
+    provide.
 
     Args:
-        run: a run that was just started.
+        run: a newly started run.
         quiet: whether to show nothing.
         by_turns: whether to read the Solutions that the run needs from standard input.
         asks: whether to ask a person at the terminal for approvals.
-        leaves: whether Ctrl-C leaves a run that is waiting for approval open, instead of ending it.
+        leaves: whether a run that is waiting for approval stays open on Ctrl-C, instead of being
+            cancelled.
     """
     followed = Followed(run)
     turns = Turns(run, quiet=quiet) if by_turns else None
@@ -469,7 +470,7 @@ async def _answered(
     *,
     asks: bool,
 ) -> bool:
-    """Within `aside`, let the person give the answer that the run is waiting for, or let `turns`
+    """Within `aside`, let the person provide the answer that the run is waiting for, or let `turns`
     read a Solution. Return False if nobody at this terminal can answer.
     """
     run = followed.run
@@ -492,8 +493,8 @@ async def _answered(
 
 
 async def _stop(run: Run, *, leaves: bool) -> None:
-    """Cancel a run because the person stopped the command. With `leaves`, do not cancel a run that
-    is waiting for approval.
+    """Cancel a run because the person stopped the command. With `leaves`, a run that is waiting for
+    approval is not cancelled.
     """
     if not (leaves and run.status == "needs_approval"):
         await run.patiently(lambda: run.cancel("stopped at the terminal"))
@@ -502,7 +503,7 @@ async def _stop(run: Run, *, leaves: bool) -> None:
 @asynccontextmanager
 async def _stopping_at_signals(followed: Followed, *, leaves: bool) -> AsyncGenerator[None]:
     """While the context is open, Ctrl-C and SIGTERM cancel the run and its calls, including remote
-    ones. Completed work stays in the store.
+    ones. Completed work is kept in the store.
     """
 
     async def watch(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
@@ -526,15 +527,15 @@ async def _stopping_at_signals(followed: Followed, *, leaves: bool) -> AsyncGene
 
 
 def result_json(followed: Followed, extra: JSONObject | None = None) -> JSONObject:
-    """Return the complete answer about a run, with its `calls` and the members of `extra`."""
+    """Return the complete answer of a run, with its `calls` and the members of `extra`."""
     return {**followed.run.answer(whole=True), "calls": followed.rows(), **(extra or {})}
 
 
 def print_result(
     followed: Followed, options: Options, *, extra: JSONObject | None = None
 ) -> ExitCode:
-    """Print the result on standard output and everything else on standard error. With `--json`,
-    print one object, which includes the members of `extra`.
+    """Print the result to standard output and everything else to standard error. With `--json`,
+    print a single object that includes the members of `extra`.
     """
     if options.json:
         print_json(result_json(followed, extra))
@@ -574,7 +575,7 @@ def _print_answer(run: Run) -> None:
 
 
 def _print_output(run: Run, answer: JSONObject) -> None:
-    """Print the output, or the state and the results if there is no output."""
+    """Print the output of a run or, if there is none, the state and the results."""
     if "output" in answer:
         print_value(answer["output"])
         if answer.get("state"):
@@ -584,8 +585,8 @@ def _print_output(run: Run, answer: JSONObject) -> None:
 
 
 def _advise(followed: Followed, options: Options) -> None:
-    """Tell the person what they can do about a run that is waiting: running the plan again would
-    repeat completed calls.
+    """Tell the person how to continue a waiting run, because running the plan again would repeat
+    completed calls.
     """
     run = followed.run
     again = options.again

@@ -136,7 +136,7 @@ async def _read(
     *,
     dry_run: bool,
 ) -> HistoryReport:
-    """Read the logs that have changed, and import their calls unless this is a dry run."""
+    """Read the logs that have changed, and import their calls, unless this is a dry run."""
     from ideabridge.bridge.bridge import Bridge
 
     bridge = Bridge(options.configuration(), store=logs.store)
@@ -151,7 +151,7 @@ async def _read(
 async def _take(
     history: HistoryImport, bridge: Bridge, stack: AsyncExitStack, *, quiet: bool
 ) -> HistoryReport:
-    """Import the logs, and show the progress on the terminal."""
+    """Import the logs, and show progress on the terminal."""
     from ideabridge.server.cli.connecting import connected
 
     with ExitStack() as shown:
@@ -176,7 +176,7 @@ def _progress(task: str, history: HistoryImport) -> Callable[[], str]:
 
 @contextmanager
 def _saying_what_stays(history: HistoryImport) -> Generator[None]:
-    """Report the runs that an import has saved if the import ends early."""
+    """If an import ends early, report the runs that it has already saved."""
     try:
         yield
     except BaseException:
@@ -187,7 +187,7 @@ def _saying_what_stays(history: HistoryImport) -> Generator[None]:
 
 
 def _names(words: list[str]) -> dict[str, str]:
-    """Return the server that each name in the logs belongs to."""
+    """Return a mapping of the names in the logs to the names of servers."""
     names: dict[str, str] = {}
     for word in words:
         name, equals, module = word.rpartition("=")
@@ -256,14 +256,16 @@ def _row(run: HistoryRun, *, dry_run: bool) -> list[str]:
 
 
 def _shown_id(run: HistoryRun) -> str:
-    """Return the first characters of a conversation's id, and of the part that names a subagent."""
+    """Return the first characters of a conversation's id and, for a subagent, of its part of the
+    id.
+    """
     conversation, slash, part = run.conversation.partition("/")
     return f"{conversation[:_SHOWN_ID]}{slash}{part[:_SHOWN_ID]}"
 
 
 def _incomplete(runs: Sequence[HistoryRun]) -> list[str]:
-    """Return sentences about the parts of a conversation that are missing in its run: a sentence
-    for each run or, if there are many runs, for each reason.
+    """Return sentences about the parts of conversations that are missing from their runs: one for
+    each run or, if there are many runs, one for each reason.
     """
     if len(runs) <= _MOST_ROWS:
         return [
@@ -297,7 +299,7 @@ def _incomplete_sentences(left: Counter[str], incomplete: int) -> list[str]:
 
 
 def _period(runs: Sequence[HistoryRun]) -> str:
-    """Return the first and the last day of the runs if there are many. If there are few, return "",
+    """Return the first and last day of the runs if there are many. If there are few, return "",
     because the table shows the day of each run.
     """
     days = sorted(run.time[:10] for run in runs if run.time)
@@ -309,9 +311,7 @@ def _period(runs: Sequence[HistoryRun]) -> str:
 
 
 def _counts(logs: HostLogs, report: HistoryReport) -> list[str]:
-    """Return sentences about an import: how much was read and repaired, and what was not
-    imported.
-    """
+    """Return sentences about how much an import read and repaired, and what it did not import."""
     unread = ", ".join(
         f"{counted(count, 'line')} {why}" for why, count in report.unread.most_common()
     )

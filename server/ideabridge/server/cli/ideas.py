@@ -1,6 +1,4 @@
-"""`ideabridge ideas`: lists, searches, shows, tags and prunes the saved ideas, and
-suggests tools.
-"""
+"""`ideabridge ideas`: lists, searches, shows, tags and prunes saved ideas, and suggests tools."""
 
 from __future__ import annotations
 
@@ -93,8 +91,8 @@ _FILTERS: Final[dict[str, Any]] = {
 
 
 def filtered(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Add the filter options to a command. The command receives them as one argument `chosen`, an
-    `IdeaFilter`.
+    """Add the filter options to a command, which receives them as a single argument, the
+    `IdeaFilter` `chosen`.
     """
     # Do not import the class itself before a command runs, because the program must start quickly.
     signature = inspect.signature(function, eval_str=True, locals={"IdeaFilter": object})
@@ -128,7 +126,7 @@ def list_ideas(
     limit: LimitOption = 20,
     after: AfterOption = None,
 ) -> None:
-    """List the saved ideas, newest first; with --published, the published tools by name."""
+    """List the saved ideas, newest first, or with --published, the published tools by name."""
     if published and not chosen.empty:
         raise UsageError(
             "--published lists tools by their names, so filters for ideas do not apply"
@@ -177,10 +175,10 @@ def list_ideas(
 
 
 def _lacks(options: Options, store: Store, published: list[Publication]) -> dict[str, str | None]:
-    """Return, for each published tool, the reason why it cannot be called here, or None if it can;
-    see `why_not_here`.
+    """Return, for each published tool, why it cannot be called here, or None if it can; see
+    `why_not_here`.
 
-    Tool files are not loaded, so tools from them are not looked up.
+    Tool files are not loaded, so this function does not check tools from them.
     """
     from ideabridge.bridge.offer.missing_tools import lacking
     from ideabridge.bridge.runs.idea_needs import why_not_here
@@ -229,7 +227,7 @@ def _idea_json(idea: IdeaRecord | IdeaHit) -> JSONObject:
 
 def _shared(store: Store, publication: Publication) -> list[str]:
     """Return the names of the users, besides the owner, who can use a published tool; `all` means
-    everybody.
+    everyone.
     """
     from ideabridge.bridge.store.users import person_of
 
@@ -345,7 +343,7 @@ def show_idea(
 
 
 def _show_request(options: Options, stored: StoredIdea) -> None:
-    """Show the text that an idea's mind received, and the schema of the Solution."""
+    """Show the text that the mind received for an idea, and the schema of the Solution."""
     from ideabridge.bridge.store.portable import request_of
 
     request = request_of(stored.idea)
@@ -447,7 +445,7 @@ async def suggest_ideas(
 async def _named_by_model(
     options: Options, store: Store, suggestions: list[Suggestion]
 ) -> NamedSuggestions:
-    """Let the configured model name suggestions, without starting a server."""
+    """Let the configured model name the suggestions, without starting any server."""
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.errors import ModelSetupError
     from ideabridge.bridge.publishing.suggested_names import name_suggestions, unnamed
@@ -567,8 +565,8 @@ plans are always shown in full."""
 
 
 def idea_result(store: Store, stored: StoredIdea) -> JSONObject:
-    """Return the result of an idea's run. Return an empty object if the store does not have the
-    run, or if a later idea of the same run exists.
+    """Return the result of an idea's run. The object is empty if the run is not in the store, or if
+    the run has a later idea.
     """
     from ideabridge.bridge.loop.event import JournalError, event_from_json
     from ideabridge.bridge.loop.machine import Machine
@@ -650,7 +648,9 @@ def idea_lines(
 
 
 def _result_lines(result: JSONObject) -> list[Line]:
-    """Return the lines that show a result of `idea_result`, or no lines if it is empty."""
+    """Return the lines that show the given result from `idea_result`. The list is empty if the
+    result is empty.
+    """
     if not result:
         return []
 
@@ -667,21 +667,21 @@ notes describe, and the digests of the plan's tools.
 
 
 def _hanging(line: Line) -> Line:
-    """Wrap a line if the terminal is too narrow for it, and indent its continuation."""
+    """Wrap a line if it is too long for the terminal, and indent its continuation lines."""
     text, style = line
     return fit(text, len(text) - len(text.lstrip()) + 4), style
 
 
 @dataclass(frozen=True, slots=True)
 class _Doubts:
-    """The members of an answer that contain the assumptions and the notes of a run."""
+    """The members of an answer that contain the assumptions and notes of a run."""
 
     assumed: list[JSON] = field(default_factory=list[JSON])
     noted: list[JSON] = field(default_factory=list[JSON])
 
 
 def _doubts(result: JSONObject) -> list[Line]:
-    """Return lines about the assumptions and the notes of a run."""
+    """Return lines about the assumptions and notes of a run."""
     from ideabridge.bridge.context.assumption import assumption_lines, note_lines
 
     doubts = read_as(_Doubts, result)
@@ -704,8 +704,8 @@ def _table_lines(publication: Publication) -> list[Line]:
 
 
 def _below_table(publication: Publication, records: list[JSONObject]) -> list[Line]:
-    """Return lines about the plan of a published tool: the number of runs that the plan fits, and
-    then the plan's notes.
+    """Return lines about the plan of a published tool: how many runs the plan fits, followed by the
+    plan's notes.
     """
     from ideabridge.bridge.context.assumption import fitting_lines
     from ideabridge.bridge.lifting.report import evidence_line
@@ -720,7 +720,7 @@ def _below_table(publication: Publication, records: list[JSONObject]) -> list[Li
 
 
 def document_lines(document: Document) -> list[Line]:
-    """Return lines that show an exported idea in the form in which it would be imported."""
+    """Return lines that show an exported idea as it would be imported."""
     lines: list[Line] = [(f"idea {document.idea.id}", "bold")]
     if document.meta.title:
         lines.append((f"  {'title:':<11}{visible(document.meta.title)}", None))
@@ -730,8 +730,8 @@ def document_lines(document: Document) -> list[Line]:
 
 
 def written_lines(written: WrittenIdea) -> list[Line]:
-    """Return lines that show an idea that was written by hand in the form in which it would be
-    saved: everything that runs, and everything that a mind receives.
+    """Return lines that show a hand-written idea as it would be saved, including everything that
+    runs and everything that a mind receives.
     """
     lines: list[Line] = [(f"idea {written.idea.id}", "bold")]
     runs = written.answer in ("plan", "program")
@@ -766,7 +766,7 @@ def _publication_lines(publication: dict[str, Any]) -> list[Line]:
 
 
 def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
-    """Return lines that say what a call to a publication does."""
+    """Return lines that say what calling a publication does."""
     from ideabridge.bridge.context.explanations import as_it_runs
 
     recording = PublishedRecording.of(recorded)
@@ -787,7 +787,7 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> list[Line]:
 
 
 def _guide_lines(guide: JSONObject) -> list[Line]:
-    """Return lines with everything that a mind receives when it solves an idea again."""
+    """Return lines that show everything a mind receives when it solves an idea again."""
     lines: list[Line] = []
     for message in read_as(PublishedGuide, guide).context:
         lines += _message(message, whole=True)
@@ -812,8 +812,8 @@ def _titled_plan(solution: JSON) -> list[Line]:
 
 
 def _plan(solution: JSON) -> list[Line]:
-    """Return lines that show a plan or Solution with every value in full: its program, or its calls
-    and its output.
+    """Return lines that show a plan or Solution with all its values in full: its program, or its
+    calls and output.
     """
     body = object_or_empty(solution)
     plan = read_as(Solution, body)
@@ -861,8 +861,8 @@ def _message(message: JSON, *, whole: bool = False) -> list[Line]:
 
 
 def _members(members: JSONObject, indent: int, *, whole: bool = True) -> list[Line]:
-    """Return lines for members, keyed by name. Each value is JSON, so no text in it can begin a new
-    line.
+    """Return lines for the given members. Each value is shown as JSON, so no text in it can begin a
+    new line.
     """
     lines: list[Line] = []
     for key, value in members.items():
@@ -902,8 +902,8 @@ def _key(key: str) -> str:
 
 
 def _written(value: JSON) -> str:
-    """Return a value in a plan as text: a reference unchanged, and any other value as JSON, so that
-    no string can look like a reference.
+    """Return a value in a plan as text: a reference unchanged, any other value as JSON, so that no
+    string can look like a reference.
     """
     from ideabridge.bridge.context.references import is_reference
 

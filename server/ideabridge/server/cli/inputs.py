@@ -1,4 +1,4 @@
-"""Inputs: reads input from `--input`, from files, and from a person at the terminal."""
+"""Inputs: reads input from `--input`, from files, and from the person at the terminal."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ because a file can be indented."""
 
 
 def file_name(place: str) -> str:
-    """Return the name of a file in messages: its full path, or `standard input` for `-`."""
+    """Return the name for a file in messages: its full path, or `standard input` for `-`."""
     return "standard input" if place == "-" else str(Path(place).expanduser().absolute())
 
 
 def about_file(file: str, error: IdeabridgeError) -> str:
-    """Return the message about an error in a file. The message begins with the file's name, unless
-    the error itself names the file.
+    """Return a message about an error in a file. The message begins with the file's name, unless
+    the error already names the file.
     """
     name = file_name(file)
     message = str(error)
@@ -59,10 +59,10 @@ def about_file(file: str, error: IdeabridgeError) -> str:
 
 
 def read_document_at(place: str, label: str, *, follow: bool = True) -> JSON:
-    """Read a document that a person might have written (JSON, JSON with comments or YAML) from a
+    """Read a document that a person might have written (JSON, JSON with comments, or YAML) from a
     file, or from standard input if `place` is `-`. Error messages begin with `label`.
 
-    A symbolic link is followed only if a person gave the path (`follow`).
+    Symbolic links are followed only with `follow`, which is for paths that a person has specified.
 
     Raises:
         UsageError: the file cannot be read, is larger than `MAX_FILE_BYTES`, or is malformed.
@@ -78,8 +78,8 @@ def read_document_at(place: str, label: str, *, follow: bool = True) -> JSON:
 
 
 def read_solution_at(place: str, label: str) -> JSON:
-    """Read a plan or a Solution: a document, or a program if the file's name ends with `.py`. Error
-    messages begin with `label`.
+    """Read a plan or a Solution: a program if the file name ends with `.py`, otherwise a document.
+    Error messages begin with `label`.
 
     Raises:
         UsageError: see `read_document_at` and `read_text`.
@@ -106,9 +106,10 @@ def read_text(place: str, label: str) -> str:
 def read_bytes(place: str, label: str, *, follow: bool = True) -> bytes:
     """Read a text file, or standard input if `place` is `-`, as UTF-8 without a byte order mark.
 
-    UTF-16, which some Windows programs write, is converted. Error messages begin with `label`.
+    UTF-16, which some Windows programs write, is converted to UTF-8. Error messages begin with
+    `label`.
 
-    A symbolic link is followed only if a person gave the path (`follow`).
+    Symbolic links are followed only with `follow`, which is for paths that a person has specified.
 
     Raises:
         UsageError: the file cannot be read, or is larger than `MAX_FILE_BYTES`.
@@ -149,11 +150,11 @@ def _as_utf8(data: bytes) -> bytes:
 
 
 def read_input(words: list[str] | None, option: str = "--input") -> JSONObject | None:
-    """Merge the values of `--input` in order. Return None without the option.
+    """Merge the values of `--input`, in order. Return None if the option is not set.
 
     Each value is a JSON object, `@FILE` for a file that contains one (`@-` for standard input), or
-    `key=value`, where `value` is JSON or, if it is not valid JSON, a string. A value in any other
-    form raises `UsageError`.
+    `key=value`, where `value` is JSON or, if it is not valid JSON, a string. Any other value raises
+    `UsageError`.
     """
     if words is None:
         return None
@@ -180,8 +181,8 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
 
 
 def expect_names(arguments: JSONObject, names: Collection[str], taker: str) -> None:
-    """Raise a `UsageError` if the input has a member that is not in `names`, the members that
-    `taker` accepts.
+    """Raise `UsageError` if the input has a member that is not in `names`, the members that `taker`
+    accepts.
     """
     for name in arguments:
         if name in names:
@@ -196,14 +197,14 @@ def expect_names(arguments: JSONObject, names: Collection[str], taker: str) -> N
 
 
 def expect_parameters(arguments: JSONObject, schema: JSONObject, taker: str) -> None:
-    """Raise a `UsageError` if a member of the input is not a parameter of this schema."""
+    """Raise `UsageError` if a member of the input is not a parameter in the schema."""
     declared = all_parameters(schema)
     if declared is not None:
         expect_names(arguments, declared, taker)
 
 
 def inputs_taken(bridge: Bridge, plan: Plan) -> Collection[str] | None:
-    """Return the members of the input that a plan reads, or None if it might read any of them.
+    """Return the members of the input that the plan reads, or None if it might read any member.
 
     A plan with a latent call might read any member, because a mind sees the whole input.
     """
@@ -225,7 +226,7 @@ def inputs_taken(bridge: Bridge, plan: Plan) -> Collection[str] | None:
 
 
 def require_object(value: JSON, label: str) -> JSONObject:
-    """Return the value if it is a JSON object. Otherwise, raise a `UsageError` that calls it
+    """Return the value if it is a JSON object. Otherwise, raise a `UsageError` that refers to it as
     `label`.
     """
     if not isinstance(value, dict):
@@ -253,10 +254,9 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 
 async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str, str | None]:  # noqa: A002
-    """Return the choice that the person types, with the text after the choice, or ("", None) at the
-    end of input.
+    """Return the person's choice and the text after it, or ("", None) at the end of input.
 
-    A choice is typed as a word or as its first letter. Any other input is answered with `help`.
+    A choice is typed as a word or its first letter. For any other input, `help` is printed.
     """
     await let_read()
     while True:
@@ -272,7 +272,7 @@ async def _choose(prompt: str, choices: tuple[str, ...], help: str) -> tuple[str
 
 
 async def _ask_form(question: Inquiry, call: JSONObject) -> Decision:
-    """Ask the person a server's question, which came up during `call`."""
+    """Ask the person a question from a server that came up during `call`."""
     from ideabridge.bridge.runs.people import Decision
 
     say(f"? server {question.module} asks, in its own words:", "bold yellow")
@@ -300,7 +300,7 @@ async def _ask_form(question: Inquiry, call: JSONObject) -> Decision:
 
 
 async def ask_input(schema: JSONObject, present: JSONObject) -> JSONObject | None:
-    """Ask the person for the members of this schema that `present` lacks, required ones first.
+    """Ask the person for members in the schema that `present` lacks, required ones first.
 
     Returns:
         The complete input, or None if the person stopped.
@@ -330,9 +330,7 @@ async def ask_input(schema: JSONObject, present: JSONObject) -> JSONObject | Non
 
 
 def _members(schema: JSONObject) -> list[tuple[str, JSONObject, bool]]:
-    """Return (name, schema, whether it is required) for each member of an object with this
-    schema.
-    """
+    """Return a tuple of name, schema, and whether it is required, for each member in the schema."""
     takes = read_as(SchemaKeywords, schema)
     return [
         (name, object_or_empty(member), name in takes.required)
@@ -351,8 +349,8 @@ async def _read_member(mark: str, name: str, member: JSONObject, required: bool)
 
 def _marked(text: str, mark: str) -> str:
     """Return text from outside with a mark before each line. Without marks, the rest of a line that
-    the terminal breaks would begin at the left edge, where it could pass for a line that ideabridge
-    wrote.
+    the terminal wraps would begin at the left edge, where it could be mistaken for a line from
+    ideabridge.
     """
     if not sys.stderr.isatty():
         return f"{mark}{text}"
@@ -360,9 +358,7 @@ def _marked(text: str, mark: str) -> str:
 
 
 def _is(value: JSON, kind: JSON) -> bool:
-    """Return whether the value has this JSON type. Also return True if `kind` is not a JSON
-    type.
-    """
+    """Return whether the value has the JSON type `kind`, or True if `kind` is not a JSON type."""
     expected = _TYPES.get(kind) if isinstance(kind, str) else None
     return expected is None or (
         isinstance(value, expected) and (kind == "boolean" or not isinstance(value, bool))
@@ -371,7 +367,7 @@ def _is(value: JSON, kind: JSON) -> bool:
 
 async def _fields(schema: JSONObject) -> JSONObject | None:
     """Ask the person for the fields of a server's form. Return the answers, or None if the person
-    stopped.
+    stops.
     """
     content: JSONObject = {}
     for name, field, required in _members(schema):
@@ -432,7 +428,8 @@ def _value(text: str, field: JSONObject) -> JSON:
 async def ask_all(run: Run) -> None:
     """Ask the person about every pending approval of a run, and submit the decisions.
 
-    Withdraw a question that is settled without the person, for example because its time is up.
+    A question that is settled without the person, for example because its time runs out, is
+    withdrawn.
     """
     for request in run.pending():
         await _settle(run, request)
@@ -440,7 +437,7 @@ async def ask_all(run: Run) -> None:
 
 async def decline_all(run: Run) -> bool:
     """Decline the servers' questions, because nobody is at a terminal and the calls end with this
-    process. Return whether any server had asked a question.
+    process. Return whether there were any questions.
     """
     from ideabridge.bridge.loop.event import NOBODY_THERE
 
@@ -487,8 +484,8 @@ def _is_pending(run: Run, approval: str) -> bool:
 
 
 async def _while_pending(run: Run, request: ApprovalRequest) -> Decision | None:
-    """Ask for the person's decision. Return None if the question is settled otherwise before the
-    person answers.
+    """Ask for the person's decision. Return None if the question is settled in another way before
+    the person answers.
     """
     import anyio
 
@@ -540,8 +537,8 @@ async def _ask(request: ApprovalRequest) -> Decision:
 
 
 def _alternatives(request: ApprovalRequest) -> list[tuple[str, Candidate]]:
-    """Return the values that a person can choose in place of the values that a call assumes, each
-    with the place of the literal that it replaces.
+    """Return the values that a person can choose instead of the values that a call assumes, each
+    with the location of the literal that it replaces.
     """
     return [
         (assumption.at, candidate)
@@ -557,7 +554,7 @@ _UNBROKEN: Final = 1_000_000_000
 def call_lines(call: JSONObject, width: int | None) -> list[str]:
     """Return the lines that show a call in full: its tool, and a table of its values.
 
-    Lines have at most `width` columns. If `width` is None, they can have any length.
+    Lines have at most `width` columns, or any length if `width` is None.
     """
     from ideabridge.server.views.value_table import ValueTable, tool_of, values_of_call
 
@@ -568,7 +565,7 @@ def call_lines(call: JSONObject, width: int | None) -> list[str]:
 def whole(value: JSON, width: int | None) -> str:
     """Return a value as indented JSON in which every character is visible.
 
-    A line of more than `width` columns continues on lines that begin with a mark. If `width` is
+    A line longer than `width` columns is continued on lines that begin with a mark. If `width` is
     None, lines can have any length.
     """
     lines: list[str] = []
@@ -591,7 +588,7 @@ async def _ask_whether(
     always: bool = False,
 ) -> Decision:
     """Ask the person whether to run a call or a plan. `always` says whether the person can allow
-    the call's tool for good.
+    the call's tool permanently.
     """
     from ideabridge.bridge.runs.people import Decision
 
@@ -623,7 +620,9 @@ async def _ask_whether(
 def _question_whether(
     kind: Literal["plan", "call"], *, takes: bool, always: bool
 ) -> tuple[str, tuple[str, ...], str]:
-    """Return (prompt, choices, help) for asking whether to run a call or a plan."""
+    """Return the prompt, the choices and the help text for asking whether to run a call or a
+    plan.
+    """
     prompt = "run it? y(es), n(o) [reason], e(dit)"
     words = ("yes", "no", "edit")
     hint = f"y runs the {kind}, n (with a reason) does not, e lets you change it first"
@@ -650,7 +649,7 @@ def _question_whether(
 
 def _further(word: str, text: str) -> Decision | None:
     """Return the decision that `a` or `r [N] [SCHEMA]` describes, which also allows further calls.
-    If the text is malformed, print the error and return None.
+    If the text is malformed, print an error and return None.
     """
     from ideabridge.bridge.runs.people import Decision
 
@@ -667,8 +666,8 @@ def _further(word: str, text: str) -> Decision | None:
 def _take(
     content: JSONObject, alternatives: Sequence[tuple[str, Candidate]], text: str
 ) -> Decision | None:
-    """Return the decision that `t NUMBER...` describes. If the numbers cannot be used, report this
-    to the person and return None.
+    """Return the decision that `t NUMBER...` describes. If the numbers are unusable, tell the
+    person and return None.
     """
     from ideabridge.bridge.context.assumption import with_choices
     from ideabridge.bridge.runs.people import Decision
@@ -681,7 +680,7 @@ def _take(
 
 
 def _grant(text: str) -> JSONObject:
-    """Read the grant in `r [N] [SCHEMA]`. Raise InvalidJSONError if the text after the number is
+    """Read the grant in `r [N] [SCHEMA]`. Raise `InvalidJSONError` if the text after the number is
     not JSON.
     """
     grant: JSONObject = {"for": "run"}
@@ -698,8 +697,9 @@ def _grant(text: str) -> JSONObject:
 
 
 def _numbered(alternatives: Sequence[tuple[str, Candidate]], text: str) -> JSONObject | None:
-    """Return the values that the numbers in `text` choose, keyed by the places of their literals.
-    Return None if the text is not a list of such numbers, or chooses two values for one literal.
+    """Return the values selected by the numbers in `text`, keyed by the locations of their
+    literals. Return None if the text is not a list of such numbers, or selects two values for one
+    literal.
 
     Numbers start at 1, and are separated by spaces or commas.
     """
@@ -744,7 +744,7 @@ async def _ask_outcome() -> Decision:
 
 
 async def _edit(content: JSONObject, kind: Literal["plan", "call"]) -> Decision | None:
-    """Let the person change a call or a plan in $VISUAL or $EDITOR, or type a replacement in one
+    """Let the person edit a call or a plan in $VISUAL or $EDITOR, or type a replacement on one
     line. Return None if the result is unusable.
     """
     from ideabridge.bridge.runs.people import Decision
@@ -770,8 +770,8 @@ async def _edit(content: JSONObject, kind: Literal["plan", "call"]) -> Decision 
 
 
 async def _edit_text(editor: str, text: str) -> str | None:
-    """Let the person edit text, and return the result. Report the failure and return None if the
-    editor fails.
+    """Let the person edit text in an editor, and return the result. If the editor fails, report
+    this and return None.
     """
     import anyio
 

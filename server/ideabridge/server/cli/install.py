@@ -1,4 +1,4 @@
-"""`ideabridge install`: adds ideabridge to the configuration of a host."""
+"""`ideabridge install`: adds ideabridge to a host's configuration."""
 
 from __future__ import annotations
 
@@ -100,12 +100,11 @@ def install(
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The entry to write for a host.
+    """The entry to write to a host's file.
 
     Attributes:
         content: the entry.
-        note: an instruction that the user must follow before the entry works, or "" if it
-            already works.
+        note: what the user must do before the entry works, or "" if it already works.
         words: the command that the entry starts; empty if the entry connects to the service.
     """
 
@@ -117,10 +116,11 @@ class _Entry:
 def _service_entry(host: Host, file: HostFile, environment: HostEnvironment) -> _Entry:
     """Return the entry that connects a host to the user's service.
 
-    A project's entry leads to the workspace of its folder, which this function registers.
+    An entry for a project leads to the workspace of the project's folder, which this function
+    registers.
 
     Raises:
-        UsageError: ideabridge does not know which format the host uses for such an entry.
+        UsageError: ideabridge does not know the host's format for such an entry.
         ServiceError: the service is not installed.
         WorkspaceError: the folder cannot be registered.
     """
@@ -259,7 +259,7 @@ def serve_arguments(options: Options, scope: Scope, folder: str = ".") -> list[s
     Args:
         options: the options on the command line.
         scope: the scope of the file that the options are written to.
-        folder: the text with which an entry in a project's file refers to the project's folder.
+        folder: the notation for the project's folder in an entry of a project's file.
     """
     project = options.folder()
     words: list[str] = []
@@ -281,8 +281,8 @@ def serve_arguments(options: Options, scope: Scope, folder: str = ".") -> list[s
 
 
 def checked_project(file: HostFile, environment: HostEnvironment) -> Path | None:
-    """Return the project folder if links in the path of a host's file must not lead out of it.
-    Return None for the user's own files, whose paths can contain any links.
+    """Return the project folder that symbolic links in the path of the host's file must not lead
+    out of. Return None for the user's own files, whose paths can contain any links.
     """
     is_own = file.scope == "user" or environment.project == environment.home
     return None if is_own else environment.project
@@ -298,18 +298,18 @@ def undo_last(
     environment: HostEnvironment,
     scope: Scope | None,
 ) -> int:
-    """Undo the last edit that a command made to a host's files, and print the result for each file.
+    """Undo a command's last edit to a host's files, and print the result for each file.
 
     Args:
         options: the options of the command.
-        command_line: the command that is undone, without options.
+        command_line: the command to undo, without options.
         host: the host.
         environment: the folders and variables that locate the host's files.
-        scope: the scope to which the files belong; None for all.
+        scope: the scope that the files belong to; None for all.
 
     Raises:
         UsageError: the command has made no edit that can be undone.
-        HostFileError: a file cannot be written.
+        HostFileError: a file cannot be written to.
     """
     from ideabridge.server.hosts.editing.undo import recorded_edits, undo_edit
 
@@ -324,7 +324,7 @@ def undo_last(
 
 
 def print_undone(options: Options, host: Host, files: Sequence[UndoneFile]) -> None:
-    """Print the result for each file after an edit was undone."""
+    """Print the result of undoing an edit for each file."""
     if options.json:
         undone: list[JSON] = [
             {"file": str(file.path), "undone": file.how, "left": list[JSON](file.left)}

@@ -1,4 +1,4 @@
-"""Options: the shared options of the commands, and `command`, which adds them and turns errors into
+"""Options: the options that commands share, and `command`, which adds them and turns errors into
 exit codes.
 """
 
@@ -133,7 +133,7 @@ Line = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The shared options of one command line. They can be before or after the command."""
+    """The shared options on a command line, which can be before or after the command."""
 
     config: Path | None = None
     project: Path | None = None
@@ -149,7 +149,7 @@ class Options:
 
     @property
     def place(self) -> str | None:
-        """The store given on the command line: an absolute path, or an address."""
+        """The store that the command line specifies: an absolute path or an address."""
         from ideabridge.bridge.configuration import place_of
         from ideabridge.bridge.store.errors import StorePlaceError
 
@@ -164,7 +164,7 @@ class Options:
 
     @property
     def again(self) -> str:
-        """The same options as text that can be appended to another command line."""
+        """These options as text to append to another command line."""
         words: list[str] = []
         if self.config is not None:
             words += ["--config", str(self.config)]
@@ -180,7 +180,7 @@ class Options:
         return "".join(f" {shlex.quote(word)}" for word in words)
 
     def print_or_say(self, value: JSON, text: str) -> None:
-        """With `--json`, print `value`. Otherwise report `text`, which says what was done, on
+        """With `--json`, print `value`. Otherwise, report what was done by printing `text` to
         standard error.
         """
         if self.json:
@@ -252,12 +252,11 @@ class Options:
         return None
 
     def configuration(self, *, asking: bool = True, tolerant: bool = False) -> Configuration:
-        """Return the configuration, overridden by these options. The configuration always has a
-        store.
+        """Return the configuration, overridden by these options. The result always has a store.
 
         Args:
-            asking: whether to ask the person at the terminal about a project file that is not
-                trusted, and to report the settings in the file that are ignored.
+            asking: whether to ask the person at the terminal about an untrusted project file, and
+                to report its settings that are ignored.
             tolerant: whether to report a broken project file and continue without it.
 
         Raises:
@@ -291,7 +290,7 @@ class Options:
         return complete
 
     def _override(self, loaded: Configuration) -> Configuration:
-        """Override the configuration that the files contain with these options."""
+        """Return the configuration from the files, overridden by these options."""
         files = [file.expanduser().absolute() for file in self.tools]
         for file in files:
             if not file.is_file():
@@ -315,7 +314,7 @@ class Options:
 
 
 def _log_folder() -> Path:
-    """Return the folder for the logs of servers, in the user's state folder."""
+    """Return the folder for server logs in the user's state folder."""
     import platformdirs
 
     return platformdirs.user_state_path("ideabridge") / "logs"
@@ -332,7 +331,7 @@ _Command = Callable[..., int | None] | Callable[..., Coroutine[Any, Any, int | N
 
 
 def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
-    """Add the shared options in `names` to a command, which receives them as one argument
+    """Add the shared options in `names` to a command, which receives them as a single argument,
     `options`. Turn the command's errors into exit codes.
 
     The command returns an exit code, or None for 0. It can be a coroutine function.
@@ -397,7 +396,7 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
-    """Run `work` and return its exit code. Report an error on standard error and, with `json`, also
+    """Run `work` and return its exit code. Report errors on standard error and, with `json`, also
     as an object on standard output.
     """
     try:
@@ -424,7 +423,7 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """The reason why a command failed, for people and for programs."""
+    """Why a command failed, in a form for people and programs."""
 
     code: ExitCode
     kind: str

@@ -1,5 +1,5 @@
-"""`ideabridge ideas`: lifts, publishes, shares, calls and verifies ideas, and chooses the version
-that a name means.
+"""`ideabridge ideas`: lifts, publishes, shares, calls and verifies ideas, and selects the version
+that a name refers to.
 """
 
 from __future__ import annotations
@@ -169,9 +169,7 @@ _MOST_OPEN_POINTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class _ProgramChoice:
-    """The options about a program: `ask`, `show`, or the text of a file, and the inputs of the
-    runs.
-    """
+    """The program option (`ask`, `show`, or the text of a file) and the inputs of the runs."""
 
     program: str
     is_text: bool
@@ -181,7 +179,7 @@ class _ProgramChoice:
 def _read_program(
     program: str | None, inputs: str | None, *, no_program: bool
 ) -> _ProgramChoice | None:
-    """Read the options about a program. Return None if they do not ask for one.
+    """Read the program options. Return None if they do not ask for a program.
 
     Raises:
         UsageError: the options contradict each other, or the file cannot be read.
@@ -212,7 +210,7 @@ def _read_program(
 
 
 def calls_option(text: str | None) -> list[int] | None:
-    """Read the option `--calls` as [first, last]. A single number stands for both.
+    """Read the `--calls` option as [first, last]. A single number is both.
 
     Raises:
         UsageError: the option is not FIRST-LAST.
@@ -228,8 +226,8 @@ def calls_option(text: str | None) -> list[int] | None:
 def choices_of_options(
     options: Options, take: list[str] | None, runs: list[str] | None
 ) -> JSONObject:
-    """Return the options in the form that `Bridge.lift` accepts as `choices`. `--take` can also be
-    an explanation: `PATH={"item_of": ...}`.
+    """Return the options in the form of the `choices` of `Bridge.lift`. `--take` can also be an
+    explanation: `PATH={"item_of": ...}`.
 
     Raises:
         UsageError: `--take` is not PATH=REFERENCE.
@@ -260,10 +258,10 @@ def read_parameters(
     require: list[str] | None,
     parameter: list[str] | None,
 ) -> JSONObject:
-    """Return the options in the form that `Bridge.publish` accepts as `parameters`.
+    """Return the options in the form of the `parameters` of `Bridge.publish`.
 
     Raises:
-        UsageError: an option has no `=`.
+        UsageError: an option lacks a `=`.
     """
     decisions: dict[str, JSONObject] = {}
     for name, path in _pairs("--parameter", "NAME=PATH", parameter):
@@ -298,8 +296,8 @@ def _pairs(option: str, form: str, texts: list[str] | None) -> Iterator[tuple[st
 
 
 async def _called_run(bridge: Bridge, ref: str, part: list[int] | None) -> str:
-    """Turn a direct-call session, or some calls of a session or run, into a run, and return its id.
-    Return any other `ref` unchanged.
+    """Turn a direct-call session, or some of the calls of a session or run, into a run, and return
+    its id. Any other `ref` is returned unchanged.
     """
     from ideabridge.bridge.runs.direct import SESSION
     from ideabridge.bridge.store.users import LOCAL
@@ -310,8 +308,8 @@ async def _called_run(bridge: Bridge, ref: str, part: list[int] | None) -> str:
 
 
 async def _with_called_runs(bridge: Bridge, choices: JSONObject) -> JSONObject:
-    """Return the choices, with each direct-call session in `runs` replaced by the run that it
-    becomes.
+    """Return the choices, with each direct-call session in `runs` replaced by the run that was
+    created from it.
     """
     runs = choices.get("runs")
     if not isinstance(runs, list):
@@ -611,7 +609,7 @@ async def _publish_program(
 
 
 def _say_report(publication: Publication) -> None:
-    """Show on standard error what was published: the program, and the table of the publication."""
+    """Show the published program, and the publication's table, on standard error."""
     from ideabridge.bridge.lifting.report import report_lines
 
     program = publication.program
@@ -625,7 +623,7 @@ def _say_report(publication: Publication) -> None:
 
 
 def _say_open(publication: Publication, ref: str) -> None:
-    """Show what the copied values leave open, and the commands that settle it with a program."""
+    """Show which copied values are ambiguous, and the commands that resolve them with a program."""
     from ideabridge.bridge.lifting.plain import read_open
 
     points = read_open(publication.report_parts.open)
@@ -650,7 +648,7 @@ def _say_open(publication: Publication, ref: str) -> None:
 
 
 def _audience_text(name: str, shares: tuple[str, ...]) -> str:
-    """Return a sentence about the people who can use a published name besides its owner."""
+    """Return a sentence that says who can use a published name besides its owner."""
     from ideabridge.bridge.store.users import EVERYBODY, person_of
 
     if not shares:
@@ -690,7 +688,7 @@ def share_idea(
 @app.command("unpublish")
 @command("config", "project", "store", "json")
 def unpublish_idea(options: Options, name: NameArgument) -> None:
-    """Withdraw a published tool. The idea and every version stay in the store."""
+    """Withdraw a published tool. The idea and all versions stay in the store."""
     with open_store(options) as store:
         store.publications.unpublish(name)
     options.print_or_say({"unpublished": name}, f"{name} is no longer a tool")
@@ -757,7 +755,9 @@ async def call_idea(
 
 
 def _input_lines(name: str, publication: Publication) -> Iterator[str]:
-    """Yield lines about the input of a published idea: one per member, and an example call."""
+    """Yield lines that describe the input of a published idea: one for each member, and an example
+    call.
+    """
     takes = read_as(SchemaKeywords, publication.input_schema)
     yield "it takes:" if takes.properties else "it takes no input"
     for key, schema in takes.properties.items():
@@ -862,7 +862,7 @@ def diff_ideas(
 @app.command("pin")
 @command("config", "project", "store", "json")
 def pin_version(options: Options, ref: VersionArgument) -> None:
-    """Make a name always mean one version, even if others are published later."""
+    """Make a name always refer to one version, even if others are published later."""
     _choose_version(options, ref, pinned=True)
 
 
@@ -878,7 +878,7 @@ def unpin_name(options: Options, name: NameArgument) -> None:
 @app.command("rollback")
 @command("config", "project", "store", "json")
 def roll_back(options: Options, ref: VersionArgument) -> None:
-    """Make a name mean an earlier version again, until the next is published."""
+    """Make a name refer to an earlier version again, until the next one is published."""
     _choose_version(options, ref, pinned=False)
 
 

@@ -1,5 +1,5 @@
-"""`ideabridge run`, which runs a plan, and `ideabridge solve`, which runs the agent
-loop on a task.
+"""`ideabridge run`, which runs a plan, and `ideabridge solve`, which runs the agent loop on a
+task.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ async def run(
 
 
 def _expect_inputs(bridge: Bridge, plan: Plan, arguments: JSONObject) -> None:
-    """Raise a `UsageError` if `arguments` has a member that the plan does not read."""
+    """Raise `UsageError` if `arguments` has a member that the plan does not read."""
     if not arguments or plan.input_schema is not None:
         # If the input is declared, it is checked when the run starts.
         expect_parameters(arguments, plan.input_schema or {}, "the plan")
@@ -156,7 +156,7 @@ async def _look_at(
     draw: str | None,
     save_as: str | None,
 ) -> None:
-    """Carry out `--dry-run` or `--draw`: print a report on the plan or a drawing of it, without
+    """Perform `--dry-run` or `--draw`: print a report on the plan or a drawing of it, without
     running anything.
     """
     from ideabridge.server.cli.connecting import show_connecting
@@ -178,7 +178,7 @@ async def _look_at(
 async def _print_and_publish(
     bridge: Bridge, outcome: Followed, name: str, options: Options
 ) -> ExitCode:
-    """Print the result of a run, and publish the run under a name."""
+    """Print the result of a run, and publish the run under the given name."""
     from ideabridge.server.cli.follow import print_result
 
     extra: JSONObject = {}
@@ -206,7 +206,7 @@ async def _publish(
 ) -> str | None:
     """Publish the run, and add the result to `extra`.
 
-    Return the reason why the run is not published, or None if it is.
+    Return why the run was not published, or None if it was.
     """
     from ideabridge.bridge.publishing.publish_request import PublishRequest
     from ideabridge.server.cli.publishing import publish
@@ -224,7 +224,7 @@ async def _publish(
 async def _publish_unrun(
     bridge: Bridge, plan: Plan, name: str, rehearsal: JSONObject, options: Options
 ) -> JSONObject | None:
-    """Publish a plan that did not run, with its literals as constants. Return None if exactly this
+    """Publish a plan that has not run, with its literals as constants. Return None if this exact
     plan is already published.
 
     Raises:
@@ -250,9 +250,9 @@ async def _publish_unrun(
 
 
 def _print_rehearsal(rehearsal: JSONObject, drawing: str | None, options: Options) -> None:
-    """Print a dry run, a drawing, or both: at a terminal as text, and otherwise as JSON.
+    """Print a dry run, a drawing, or both, as text on a terminal and as JSON otherwise.
 
-    A drawing without a dry run is always text unless `--json` is set.
+    A drawing without a dry run is always printed as text, unless `--json` is set.
     """
     both = rehearsal if drawing is None else {**rehearsal, "drawing": drawing}
     if options.json:
@@ -269,8 +269,8 @@ def _print_rehearsal(rehearsal: JSONObject, drawing: str | None, options: Option
 
 
 async def _rehearse(bridge: Bridge, plan: Plan) -> JSONObject:
-    """Call `Bridge.dry_run`, and add to each call the reason why it would wait for approval
-    (`asks`) or would not run (`denied`).
+    """Call `Bridge.dry_run`, and add to each call why it would wait for approval (`asks`) or would
+    not run (`denied`).
     """
     from ideabridge.bridge.loop.policy import policy_named
     from ideabridge.bridge.offer.plan_tools import PlanTools
@@ -337,8 +337,8 @@ def _lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
 
 
 def _call_lines(name: str, entry: JSONObject, width: int) -> Iterator[Line]:
-    """Yield lines about a call in a plan: its tool, what it needs, and whether it is allowed to
-    run.
+    """Yield lines that describe a call in a plan: its tool, what it needs, and whether it is
+    allowed to run.
     """
     module = f"{entry['module']}/" if entry.get("module") else ""
     yield f"  {name:>{width}}  {module}{entry.get('tool')}", None
@@ -373,7 +373,7 @@ def _program_lines(rehearsal: JSONObject, options: Options) -> Iterator[Line]:
 
 
 def _needs(entry: JSONObject) -> Iterator[tuple[str, list[JSON]]]:
-    """Yield a label, and the list of what the call reads, writes or waits for."""
+    """Yield labelled lists of what a call reads, writes and waits for."""
     ordered = list_or_empty(entry.get("ordered_after"))
     yield "reads", list_or_empty(entry.get("reads"))
     yield "writes", list_or_empty(entry.get("writes"))
@@ -391,7 +391,7 @@ def _named(entry: JSONObject) -> str:
 
 
 def _read_context(place: str) -> list[JSON]:
-    """Read the messages in the file that `--context` names, and report the names of ignored
+    """Read the messages in the file given by `--context`, and report the names of ignored
     members.
     """
     from ideabridge.bridge.arguments import read_context_document
@@ -493,7 +493,7 @@ async def solve(
         ),
     ] = None,
 ) -> int:
-    """Solve a task: a mind is asked for calls and sees their results, until it gives the output.
+    """Solve a task: a mind chooses calls and sees their results, until it gives the output.
 
     With `--mind turns`, each solution is read from standard input as one JSON object. The result
     goes to standard output, everything else to standard error.
@@ -557,9 +557,9 @@ async def solve(
 
 
 def _expect_inputs_of_task(task: str, arguments: JSONObject) -> None:
-    """Raise a `UsageError` if the input lacks a member that the task reads and also has a member
-    that the task does not read, because the name of that member might be misspelled. Otherwise, a
-    task accepts every member, because the mind sees the whole input.
+    """Raise `UsageError` if the input has a member that the task does not read, and lacks one that
+    it does: the name might be misspelled. Otherwise, a task accepts every member, because the mind
+    sees the whole input.
     """
     names = {match["name"] for match in _READ_BY_TASK.finditer(task)}
     if arguments and not names <= arguments.keys():
@@ -570,7 +570,7 @@ _READ_BY_TASK: Final = re.compile(r"†input\.(?P<name>[A-Za-z_][A-Za-z0-9_-]*)"
 
 
 def _print_and_record(bridge: Bridge, outcome: Followed, file: Path, options: Options) -> ExitCode:
-    """Write the Requests and Solutions of a run to a file, and print its result."""
+    """Write the Requests and Solutions of a run to a file, and print the result of the run."""
     from ideabridge.bridge.minds.recorded import recording_of
     from ideabridge.server.cli.follow import print_result
     from ideabridge.server.cli.sharing import write_text

@@ -158,14 +158,14 @@ def _direct(call: DirectCall) -> list[str]:
 
 
 def _listed_json(record: RunRecord) -> JSONObject:
-    """Return a run from the list as JSON. Here, `errors` is a number; in `_history_json`, it is a
+    """Return a run as JSON for the list. Here, `errors` is a number; in `_history_json`, it is a
     list.
     """
     return {**_record_json(record), "errors": errors_of(record)}
 
 
 def _record_json(record: RunRecord) -> JSONObject:
-    """Return, as JSON, the members that the list of runs and a run's history have in common."""
+    """Return the JSON members that the list of runs and the history of a run have in common."""
     status, reason = run_status(record)
     run: JSONObject = {
         "run": record.id,
@@ -189,7 +189,7 @@ def _row(record: RunRecord) -> list[str]:
 
 
 def next_step(run: str, status: str) -> str | None:
-    """Return a sentence about the next step that a person can take with a run of this status.
+    """Return a sentence that suggests the next step for a run with the given status.
 
     Return None if nothing is left to do.
     """
@@ -244,10 +244,10 @@ async def cancel(
         ),
     ],
 ) -> int:
-    """End runs, and their calls. Completed work stays.
+    """End runs, and their calls. Completed work is kept.
 
-    A run that no process executes is ended immediately, without being continued. A process that
-    executes the run is asked to end it, and has 5 seconds.
+    A run that no process is executing ends immediately, without being continued. A process that is
+    executing the run is asked to end it, and has 5 seconds.
     """
     from ideabridge.bridge.errors import FinishedRunError
 
@@ -437,7 +437,7 @@ def _lineage_lines(lineage: JSONObject) -> Iterator[str]:
 def _related(value: JSON) -> str:
     """Describe an idea or another run that is related to a run.
 
-    Another run is described with its status, or with the event after which it was forked.
+    For another run, the description includes its status, or the event after which it was forked.
     """
     if not isinstance(value, dict):
         text = str(value)
@@ -452,9 +452,7 @@ def _related(value: JSON) -> str:
 
 
 def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
-    """Show the latest Request, the state and the calls, all as they were after the last event of
-    `history`.
-    """
+    """Show the latest Request, the state and the calls as of the last event in `history`."""
     from ideabridge.bridge.context.messages import Handlers
     from ideabridge.bridge.loop.machine import Machine
     from ideabridge.bridge.loop.request import Composer, SchemaCache
@@ -518,7 +516,7 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
 
 
 def _latest_request(history: RunHistory) -> tuple[RequestMade | None, int]:
-    """Return (the latest Request, the number of entries before it), or (None, 1) if there is no
+    """Return the latest Request and the number of entries before it, or (None, 1) if there is no
     Request.
     """
     from ideabridge.bridge.loop.event import RequestMade
@@ -551,7 +549,7 @@ async def fork_run(
     ] = None,
     input: InputOption = None,  # noqa: A002
 ) -> int:
-    """Start a new run that continues from a point of another run, with different input or a
+    """Start a new run that continues from a point in another run, with different input or a
     different solution.
 
     Calls that started before that point do not run again. The members of --input override those of
@@ -580,8 +578,8 @@ async def fork_run(
 def _expect_inputs(
     bridge: Bridge, run_id: str, solution: JSON, recorded_input: JSONObject, changes: JSONObject
 ) -> None:
-    """Raise a `UsageError` if `changes` adds a member to a run's input that the plan of the fork
-    does not read. This is the plan in `solution` or, without one, the plan of the run.
+    """Raise `UsageError` if `changes` adds a member to a run's input that the plan of the fork does
+    not read. The plan of the fork is `solution` or, if that is None, the plan of the run.
     """
     from ideabridge.bridge.errors import PlanError
     from ideabridge.bridge.plan import read_plan
@@ -598,7 +596,7 @@ def _expect_inputs(
 
 
 def _file_or_word(word: str) -> str:
-    """Return `@FILE` if the word is the path of a file, and any other word unchanged."""
+    """Return `@FILE` if `word` is the path of a file, and the word unchanged otherwise."""
     # `key=value` can be too long for a file name, which raises an error.
     with suppress(OSError):
         if not word.startswith(("@", "{")) and Path(word).is_file():

@@ -1,4 +1,4 @@
-"""`ideabridge secrets`: the values that `${secret:NAME}` stands for in servers' entries."""
+"""`ideabridge secrets`: manages the values that `${secret:NAME}` stands for in servers' entries."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ NameArgument = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A server that names a secret.
+    """A server whose entry names a secret.
 
     Attributes:
         server: the name of the server.
-        places: the places in the server's entry that name the secret, for example `env.TOKEN`.
+        places: where the server's entry names the secret, for example `env.TOKEN`.
         entry: the entry of the server.
         allowed: whether the server is allowed to use the stored secret.
     """
@@ -61,9 +61,9 @@ def set_value(options: Options, name: NameArgument) -> None:
     """Store a secret, or replace its value.
 
     The value is typed at the terminal, where it is not shown, or comes from standard input. It is
-    stored in the system's keyring or, on a system without one, in a file that only you can read.
-    The servers in your own configuration can use it. With --config, the servers in that file
-    that name the secret now can use it.
+    stored in the system's keyring or, if there is none, in a file that only you can read. The
+    servers in your own configuration can use it. With --config, the servers in that file that
+    currently name the secret can use it.
     """
     from ideabridge.bridge.modules.settings import entry_digest
     from ideabridge.bridge.secrets import MIN_LENGTH
@@ -104,9 +104,8 @@ def set_value(options: Options, name: NameArgument) -> None:
 @app.command("list")
 @command("config", "project", "json")
 def list_secrets(options: Options) -> int:
-    """List secrets: their owners, the places where their values are stored, and the servers that
-    use them. Values are never shown. The exit code is 1 if a server cannot have a secret that it
-    names.
+    """List secrets: who owns them, where their values are stored, and which servers use them.
+    Values are never shown. The exit code is 1 if a server cannot get a secret that it names.
     """
     from ideabridge.bridge.stored_secrets import secret_owner, stored_secrets
 
@@ -173,7 +172,7 @@ def remove_value(options: Options, name: NameArgument) -> int:
 def allow_servers(options: Options, name: NameArgument) -> int:
     """Let the servers in a file that is not your own, as they are now, use a stored secret.
 
-    Use this command after a change to such a server, because the changed server might send the
+    Use this command after such a server has changed, because the changed server might send the
     secret elsewhere. A person at the terminal decides.
     """
     from ideabridge.bridge.modules.settings import entry_digest
@@ -212,7 +211,7 @@ def _piped_value() -> str:
     """Return the value from standard input, without the line ending that `echo` adds.
 
     Raises:
-        UsageError: the value is not UTF-8, or is too long.
+        UsageError: the value is not UTF-8 or is too long.
     """
     data = sys.stdin.buffer.read(_MOST_INPUT)
     try:
@@ -226,7 +225,7 @@ def _piped_value() -> str:
 
 
 def _owner(options: Options) -> SecretOwner:
-    """Return the owner of the secrets that a command is about."""
+    """Return the owner of the secrets that a command manages."""
     from ideabridge.bridge.stored_secrets import secret_owner
 
     file = options.config
@@ -234,7 +233,7 @@ def _owner(options: Options) -> SecretOwner:
 
 
 def _configuration(owner: SecretOwner) -> Configuration:
-    """Read the configuration that secrets belong to, without starting its servers.
+    """Read the configuration that the secrets belong to, without starting its servers.
 
     Raises:
         ConfigurationError: the configuration cannot be read, or there are problems with it.
@@ -249,8 +248,8 @@ def _configuration(owner: SecretOwner) -> Configuration:
 def _listed_configuration(owner: SecretOwner) -> Configuration:
     """Read a configuration for the list.
 
-    If the configuration cannot be read, report the error and return an empty one, so that only
-    stored secrets are listed.
+    If the configuration cannot be read, report the error and return an empty configuration, so that
+    only stored secrets are listed.
     """
     from ideabridge.bridge.configuration import Configuration, ConfigurationError
 
@@ -268,9 +267,7 @@ def _names_in(configuration: Configuration) -> set[str]:
 
 
 def _uses(configuration: Configuration, name: str, secret: StoredSecret | None) -> list[_Use]:
-    """Return the servers that name a secret. `secret` is the secret that is stored under that
-    name.
-    """
+    """Return the servers that name a secret. `secret` is the stored secret with that name."""
     from ideabridge.bridge.modules.settings import entry_digest, secrets_named
 
     uses: list[_Use] = []
@@ -288,7 +285,7 @@ def _uses(configuration: Configuration, name: str, secret: StoredSecret | None) 
 
 
 def _check_named(owner: SecretOwner, name: str, uses: list[_Use]) -> None:
-    """Raise `UsageError` if none of the servers in a file names a secret."""
+    """Raise `UsageError` if no server in the file names the secret."""
     if not uses:
         raise UsageError(
             f"no server of {owner.shown} names ${{secret:{name}}}. Name it in the entry of a "
@@ -300,7 +297,7 @@ def _check_named(owner: SecretOwner, name: str, uses: list[_Use]) -> None:
 
 
 def _say_uses(uses: Iterable[_Use]) -> None:
-    """Report the servers that get a secret, the command or address of each, and the other settings
+    """Report which servers get a secret, with their commands or addresses, and the other settings
     that determine where the secret is sent.
     """
     from ideabridge.server.hosts.entries import start_line
@@ -346,7 +343,7 @@ def _row(
 
 
 def _say_commands(listed: Iterable[JSON]) -> None:
-    """Report the commands that store missing secrets or allow their use."""
+    """Report the commands that store missing secrets or allow servers to use them."""
     from ideabridge.bridge.stored_secrets import SecretOwner
 
     for entry in cast("list[JSONObject]", listed):

@@ -1,5 +1,5 @@
-"""`ideabridge serve` (the MCP server), `ideabridge worker` (which drives the runs of such servers)
-and `ideabridge ui` (which opens their page).
+"""`ideabridge serve` (the MCP server), `ideabridge worker` (which drives the servers' runs), and
+`ideabridge ui` (which opens their page).
 """
 
 from __future__ import annotations
@@ -289,10 +289,10 @@ async def show_ui(
 
 
 def _workspaces(options: Options, model: str | None) -> WorkspaceSource:
-    """Return the source from which the service gets its workspaces.
+    """Return the source of the service's workspaces.
 
-    The options on the command line apply to every workspace, except `--config`: every workspace
-    uses the user's own configuration anyway.
+    The options on the command line apply to every workspace, except for `--config`, because every
+    workspace uses the user's own configuration anyway.
     """
     from ideabridge.server.serve import WorkspaceSource
     from ideabridge.server.workspaces import registered_workspaces, workspace_folder
@@ -321,15 +321,15 @@ def _token_of_service() -> str:
 
 
 def _read_again(options: Options) -> Configuration:
-    """Return the configuration that the files now contain."""
+    """Reload the configuration from its files."""
     return options.configuration(asking=False, tolerant=True)
 
 
 def _print_link(options: Options, host: str, port: int) -> None:
     """Print a link to another server's page.
 
-    The link goes to standard output even if standard output is not a terminal, because the person
-    asked for the link.
+    The link goes to standard output even if it is not a terminal, because the user asked for the
+    link.
     """
     from ideabridge.server.cli.stores import open_store
     from ideabridge.server.serve import link_to
@@ -341,10 +341,11 @@ def _print_link(options: Options, host: str, port: int) -> None:
 
 
 def _open_page(ready: Ready, *, opens: bool) -> None:
-    """Open the page in a browser, signed in as the owner, and print the owner's link at a terminal.
+    """Open the page in a browser, signed in as the owner, and print the owner's link to the
+    terminal.
 
     If standard output is not a terminal, it might be a log, where a secret link does not belong. In
-    that case, print only the address on standard output, and the command that creates a link on
+    that case, print only the address to standard output, and the command that creates a link to
     standard error.
     """
     assert ready.page is not None
@@ -373,8 +374,8 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
 
 
 def _commands(options: Options) -> Commands:
-    """Return the commands with which a person decides about this server's runs. The commands work
-    in any folder.
+    """Return the commands with which a person makes decisions for this server's runs. The commands
+    work in any folder.
     """
     from ideabridge.server.asking.forms import Commands
     from ideabridge.server.cli.install import serve_arguments
@@ -393,7 +394,7 @@ def _commands(options: Options) -> Commands:
 
 
 def _absolute(options: Options) -> Options:
-    """Return the options that make a command find the same configuration from any folder."""
+    """Return options that make a command find the same configuration from any folder."""
     return Options(
         None if options.config is None else options.config.expanduser().absolute(),
         options.folder(),
@@ -405,7 +406,7 @@ def _absolute(options: Options) -> Options:
 
 def _introduce(configuration: Configuration, *, stdio: bool) -> None:
     """Explain the server to a person at the terminal. The text goes to standard error, because
-    standard output belongs to the protocol.
+    standard output is reserved for the protocol.
     """
     if stdio:
         say("ideabridge waits for an MCP client on standard input and output. Ctrl-C ends it.")
@@ -483,7 +484,7 @@ def _tell_owner(link: OwnerLink, *, as_command: bool) -> None:
 
 
 def _status_printer(configuration: Configuration) -> Callable[[ModuleStatus], None]:
-    """Return the function that reports the states of servers.
+    """Return a function that reports the states of servers.
 
     The function skips servers with unusable entries, because these were reported when the
     configuration was read.
@@ -506,15 +507,15 @@ def _print_status(status: ModuleStatus) -> None:
 
 
 def _print_unusable(status: ModuleStatus) -> None:
-    """Report, on one line, why a server cannot start unless someone changes something. The line is
-    suitable for a log.
+    """Report, on one line suitable for a log, why a server cannot start until someone changes
+    something.
     """
     if status.state == "unusable":
         report(status.why)
 
 
 def read_model_option(model: str) -> ModelConfiguration:
-    """Read the model from `--model`. Raise `UsageError` unless it has the form PROVIDER:MODEL."""
+    """Parse the `--model` option. Raise `UsageError` unless it has the form PROVIDER:MODEL."""
     from pydantic import ValidationError
 
     from ideabridge.bridge.minds.settings import read_model
@@ -528,8 +529,7 @@ def read_model_option(model: str) -> ModelConfiguration:
 
 
 def read_host_and_port(text: str) -> tuple[str, int]:
-    """Return the (host, port) in `HOST:PORT`, `:PORT`, `PORT` or `[IPv6]:PORT`. The host defaults
-    to loopback.
+    """Parse `HOST:PORT`, `:PORT`, `PORT` or `[IPv6]:PORT`. The host defaults to loopback.
 
     Raises:
         UsageError: the text does not have one of these forms.

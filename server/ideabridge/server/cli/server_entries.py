@@ -1,8 +1,8 @@
 """`ideabridge servers add`, `edit`, `remove`, `enable` and `disable`: change one entry in an
 `ideabridge.json`.
 
-The user's own file is trusted as it is. A project's file is used only after a person has trusted
-its exact content, so a server that these commands add to such a file, or enable in it, starts only
+The user's own file is always trusted. A project's file is used only after a person has trusted its
+exact content, so a server that these commands add to such a file, or enable in it, starts only
 after that.
 """
 
@@ -67,8 +67,7 @@ def _file_of(options: Options, name: str) -> EntryFile:
     """Return the file that has a server.
 
     Raises:
-        UsageError: no file has the server, or both files have it and `--scope` does not say which
-            file is meant.
+        UsageError: no file has the server, or both files have it and `--scope` is not set.
     """
     files = _read_files(options)
     having = [file for file in files if name in file.servers]
@@ -165,8 +164,8 @@ def add_server(
 
 
 def _chosen(entry: JSONObject, options: Options) -> dict[str, bool]:
-    """Return, for each place in an entry that `--secret` or `--plain` names, whether its value is a
-    secret.
+    """Return, for each location in an entry that `--secret` or `--plain` names, whether its value
+    is a secret.
 
     Raises:
         UsageError: the entry has no such variable or header, or both options name the same variable
@@ -193,15 +192,13 @@ def _chosen(entry: JSONObject, options: Options) -> dict[str, bool]:
 
 
 def _secrets_json(planned: PlannedEntry, stored_in: str | None) -> JSONObject:
-    """Return the new secrets of an entry, and the place where they are stored, as `--json` prints
-    them.
-    """
+    """Return the new secrets of an entry and where they are stored, as `--json` prints them."""
     secrets: JSONObject = {place.place: place.name for place in planned.recognised.places}
     return {"secrets": secrets, "stored_in": stored_in}
 
 
 def _say_secrets(planned: PlannedEntry, stored_in: str | None) -> None:
-    """Report which values are stored as secrets, and which stay in the file."""
+    """Report which values are stored as secrets, and which remain in the file."""
     for place in planned.recognised.places:
         _tell(f"  {place.place} is a secret ({place.why}): the file has ${{secret:{place.name}}}")
     if stored_in is not None:
@@ -260,9 +257,9 @@ def edit_server(
     ] = None,
 ) -> int:
     """Change a server in your own configuration, or in the project's. Everything that you do not
-    name stays as it is. A backup is kept.
+    name stays the same. A backup is kept.
 
-    A new secret gets a new name. The former secret stays stored, so that the backup can be used.
+    A new secret gets a new name. The previous secret stays stored, so that the backup can be used.
     """
     from ideabridge.server.hosts.entries import plan_change
 
@@ -305,7 +302,7 @@ def edit_server(
 def _edited_entry(
     before: JSONObject, words: list[str], env: list[str], header: list[str]
 ) -> JSONObject:
-    """Return an entry with a different command or address, and with additional variables and
+    """Return the entry with a different command or address, and with additional variables and
     headers.
     """
     from ideabridge.bridge.server_entry import with_own_keys, with_settings
@@ -336,7 +333,7 @@ _OF_ONE_KIND = ("type", "command", "args", "env", "cwd", "url", "headers", "auth
 
 
 def _with_settings(entry: JSONObject, settings: list[str], unset: list[str]) -> JSONObject:
-    """Return an entry with the changed settings, and without the removed settings.
+    """Return the entry with some settings changed and others removed.
 
     Raises:
         UsageError: there is no such setting, or another command changes it.
@@ -367,8 +364,8 @@ def _with_settings(entry: JSONObject, settings: list[str], unset: list[str]) -> 
 
 
 def _with_places(entry: JSONObject, before: JSONObject, file: EntryFile) -> JSONObject:
-    """Return an entry with the paths given on the command line in the form that the file needs.
-    Paths that are already in the file stay as they are.
+    """Return the entry with the paths from the command line in the form that the file needs. Paths
+    that are already in the file are unchanged.
     """
     from ideabridge.bridge.server_entry import with_settings
 
@@ -383,7 +380,7 @@ def _with_places(entry: JSONObject, before: JSONObject, file: EntryFile) -> JSON
 
 
 def _expect_setting(key: str, option: str) -> None:
-    """Raise `UsageError` if a key is not a setting that `servers edit` changes."""
+    """Raise `UsageError` if `key` is not a setting that `servers edit` changes."""
     from ideabridge.bridge.modules.settings import ModuleConfiguration
 
     elsewhere = {
@@ -401,7 +398,7 @@ def _expect_setting(key: str, option: str) -> None:
 
 
 def _json_or_text(text: str) -> JSON:
-    """Return the JSON value that a text contains, or the text itself if it is not JSON."""
+    """Parse a text as JSON, or return it unchanged if it is not JSON."""
     from ideabridge.tools.encoding import decode
     from ideabridge.tools.errors import IdeabridgeError
 
@@ -412,8 +409,8 @@ def _json_or_text(text: str) -> JSON:
 
 
 def _say_namesake(options: Options, name: str, file: EntryFile) -> None:
-    """Report a server in the project's file that has the same name as one of the user's servers,
-    and replaces that server.
+    """Report that a server in the project's file overrides one of the user's servers with the same
+    name.
     """
     from ideabridge.bridge.trust import FILE_NAME
     from ideabridge.server.hosts.entries import read_entry_file
@@ -489,8 +486,8 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _set_places(entry: JSONObject, cwd: str | None, file: EntryFile) -> None:
-    """Write the paths given on the command line, which are relative to the current folder, in the
-    form that the file needs.
+    """Set the paths from the command line, which are relative to the current folder, in the form
+    that the file needs.
     """
     command_word = entry.get("command")
     if isinstance(command_word, str) and _is_relative_path(command_word):
@@ -506,7 +503,7 @@ def _is_relative_path(word: str) -> bool:
 
 def _place(text: str, file: EntryFile) -> str:
     """Return a path for an entry. In a project's file, a path inside the project is relative, so
-    that the file works in other clones; any other path is absolute.
+    that the file works in other clones. Any other path is absolute.
     """
     if text.startswith(("~", "$")):
         return text
@@ -518,7 +515,7 @@ def _place(text: str, file: EntryFile) -> str:
 
 
 def _say_unfound(entry: JSONObject) -> None:
-    """Report a command that is not found on this machine."""
+    """Report if an entry's command is not found on this machine."""
     from ideabridge.server.hosts.entries import missing_program
 
     word = missing_program(entry)
@@ -594,14 +591,13 @@ def _switch(options: Options, name: str, *, on: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The result of a command's change to a file.
+    """The result of changing a file.
 
     Attributes:
         file: the file before the change.
-        backup: a file with the previous content, or None if the file did not exist or was not
-            changed.
+        backup: a copy of the previous file, or None if the file did not exist or was not changed.
         changed: whether the command changed the file.
-        is_trusted: whether the file is trusted as it is now, and therefore used.
+        is_trusted: whether the current content of the file is trusted, and therefore used.
     """
 
     file: EntryFile
@@ -627,15 +623,15 @@ class _Outcome:
 def _change(
     options: Options, file: EntryFile, name: str, entry: JSONObject | None, *, starts: bool
 ) -> _Outcome:
-    """Write a changed entry, and update the trust in a project's file.
+    """Write a changed entry, and update the trust in the project's file.
 
     Args:
         options: the shared options.
-        file: the file.
+        file: the file to change.
         name: the name of the server.
-        entry: the new entry, or None to remove it.
-        starts: whether the server starts from now on. If it does not, a trusted file stays trusted,
-            because the change only removes something.
+        entry: the new entry, or None to remove the entry.
+        starts: whether the change can start a server. If not, a trusted file stays trusted, because
+            the change only removes something.
     """
     from ideabridge.bridge.trust import look_at, project_trust
     from ideabridge.server.cli.trust import ask_about
@@ -680,7 +676,7 @@ def _say_next(name: str, outcome: _Outcome) -> None:
 
 
 def _tell(text: str, style: str | None = None) -> None:
-    """Report a line, wrapped to the width of the terminal. Continuation lines are indented
+    """Print a message, wrapped to the width of the terminal. Continuation lines are indented
     further.
     """
     indent = len(text) - len(text.lstrip()) + 2

@@ -157,7 +157,7 @@ def _undo(options: Options, host_name: str) -> int:
 
 
 def _confirmed(steps: ServerImport, *, at_terminal: bool) -> bool:
-    """Ask the person whether to move these servers, showing the old and the new place of each.
+    """Ask the person whether to move these servers, showing the old and new location of each.
 
     Raises:
         UsageError: there is no terminal, so nobody can be asked.
@@ -243,8 +243,8 @@ def _say_result(
 ) -> None:
     """Report what was found and what was done.
 
-    If a person was asked, the servers are not listed again, because the question has already listed
-    them.
+    If a person was asked, the servers are not listed again, because they were listed in the
+    question.
     """
     from ideabridge.server.hosts.importing import undone_as
 
@@ -285,7 +285,7 @@ def _say_unwritten(steps: ServerImport) -> None:
 
 
 def _say_written(steps: ServerImport, edits: list[EditedFile]) -> None:
-    """Report each configuration that was written, or would be written, and how to trust it."""
+    """Report each configuration that was or would be written, and how to trust it."""
     from ideabridge.bridge.trust import trust_command
 
     if not edits:
@@ -329,7 +329,7 @@ def _near(file: Path) -> str:
 
 
 def _print_adoptions(adoptions: Sequence[Adoption], *, reasons: bool) -> None:
-    """Print what happens to each server. With `reasons`, also print the reason why a server is not
+    """Print what happens to each server. With `reasons`, also print why servers are not
     imported.
     """
     if not adoptions:

@@ -1,5 +1,5 @@
-"""`ideabridge servers login` and `logout`: sign a person in to servers over HTTP (OAuth), and out
-again.
+"""`ideabridge servers login` and `logout`: sign a person in to servers over HTTP (OAuth), or out of
+them.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ async def log_in(
 def _subject(user: str | None) -> str:
     """Return the beginning of a sentence about a sign-in.
 
-    The text names the user, unless the sign-in belongs to the person who starts ideabridge.
+    The text names the user, unless the sign-in belongs to the person who started ideabridge.
     """
     if user is None:
         return ""
@@ -105,7 +105,7 @@ def _subject(user: str | None) -> str:
 
 
 def _module_user(options: Options, name: str) -> ModuleUser:
-    """Return an active user of the store. Raise `UnknownUserError` if no user has this name, and
+    """Return an active user from the store. Raise `UnknownUserError` if no user has this name, and
     `UserError` if the user is not active.
     """
     from ideabridge.bridge.modules.sign_ins import ModuleUser
@@ -122,7 +122,9 @@ def _module_user(options: Options, name: str) -> ModuleUser:
 async def _person(
     settings: AuthorizationSettings | None, *, no_browser: bool, device: bool
 ) -> AsyncGenerator[Person | DevicePerson]:
-    """Yield the person who signs in, through a browser or another device, as the options say."""
+    """Yield the person who signs in, through a browser or another device, depending on the
+    options.
+    """
     from ideabridge.bridge.modules.device import DevicePerson
     from ideabridge.server.asking.signing_in import PastingPerson, browser_person, unused_address
 

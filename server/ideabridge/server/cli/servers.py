@@ -67,8 +67,8 @@ async def list_servers(
     """Show the state of every configured server, or connect to one and show everything about it.
     The exit code is 1 if a server failed.
 
-    A server whose list of tools is stored is not started: `ideabridge servers test SERVER` starts
-    one server, and `ideabridge doctor` starts all.
+    Servers with a stored list of tools are not started: `ideabridge servers test SERVER` starts one
+    server, and `ideabridge doctor` starts all.
     """
     configuration = options.configuration()
     if name is not None:
@@ -135,9 +135,7 @@ async def list_servers(
 
 
 def _say_users_and_age(status: ModuleStatus) -> None:
-    """Report which users are signed in to a server, and how old the server's stored list of tools
-    is.
-    """
+    """Report which users are signed in to a server, and how old its stored list of tools is."""
     from ideabridge.bridge.modules.sign_ins import signed_in_users
 
     users = signed_in_users(status.name)
@@ -162,7 +160,7 @@ def _say_none_configured(configuration: Configuration) -> None:
 
 
 async def _show_server(configuration: Configuration, name: str, *, as_json: bool) -> int:
-    """Connect to one server and print everything about it."""
+    """Connect to the server named `name`, and print everything about it."""
     from ideabridge.server.cli.connecting import Connecting
 
     only = configuration.with_only([name])
@@ -203,8 +201,8 @@ class _ListedTool:
 
     Attributes:
         name: the name that the server lists.
-        shown_as: the name that the configuration gives it, or None.
-        is_hidden: whether the configuration hides it.
+        shown_as: the name that the configuration gives the tool, or None if it is not renamed.
+        is_hidden: whether the configuration hides the tool.
     """
 
     name: str
@@ -222,15 +220,15 @@ class _ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class _ShownServer:
-    """All the information about one server.
+    """Everything known about one server.
 
     Attributes:
         configuration: the configuration that contains the server's entry.
         status: the status of the server.
-        memory: the memory, in bytes, that the server's program uses, or None if no program of the
-            server runs on this machine.
+        memory: the memory that the server's program uses, in bytes, or None if no program of the
+            server is running on this machine.
         tools: the tools of the server.
-        users: the users of ideabridge who are signed in to it.
+        users: the users of ideabridge who are signed in to the server.
     """
 
     configuration: Configuration
@@ -286,7 +284,7 @@ class _ShownServer:
         }
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return (title, text) for each line that a person reads."""
+        """Return the title and text of each line to display."""
         from ideabridge.bridge.trust_snapshot import setting_lines
         from ideabridge.server.hosts.entries import started_by
 
@@ -330,8 +328,8 @@ def _say_notes(status: ModuleStatus) -> None:
 
 
 def is_well(status: ModuleStatus) -> bool:
-    """Return whether the state of a server is one that its entry allows: up, stopped because nobody
-    uses the server, or disabled.
+    """Return whether a server is in one of the states that its entry allows: up, disabled, or
+    stopped because nobody uses it.
     """
     return status.state in ("up", "idle", "disabled")
 
@@ -377,7 +375,7 @@ async def check_server(
 ) -> int:
     """Connect to one server, say how long that took, and list its tools or call one of them.
 
-    A tool that does not declare itself read-only is called only after a question, or with --yes,
+    A tool that does not declare itself read-only is called only after confirmation, or with --yes,
     unless the rules of `approval` allow the call.
     """
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
@@ -437,11 +435,11 @@ async def check_server(
 def _check_call(
     configuration: Configuration, definition: Tool, name: str, parameters: JSONObject
 ) -> str:
-    """Check the parameters of a call, and whether the configuration denies the call. Return the
-    reason why a person is asked before the call, or "" if nobody is asked.
+    """Check the parameters of a call, and that the configuration does not deny the call. Return why
+    a person must be asked before the call, or "" if no question is needed.
 
     Raises:
-        UsageError: the call is denied.
+        UsageError: the configuration denies the call.
         ValidationError: the parameters do not satisfy the schema.
     """
     from ideabridge.bridge.loop.policy import direct_policy, policy_named
@@ -476,7 +474,7 @@ def _confirmed(why: str, tool: str, parameters: JSONObject, options: Options) ->
 
 
 async def _call(module: Module, tool: str, parameters: JSONObject) -> JSON:
-    """Call a tool. If the call fails, also report the notes on the server."""
+    """Call a tool. If the call fails, also report the server's notes."""
     from ideabridge.bridge.modules.errors import ModuleError
 
     try:

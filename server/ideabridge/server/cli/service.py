@@ -38,10 +38,10 @@ def install_service(
 ) -> None:
     """Start `serve --http` now and whenever you sign in, as a service of systemd or launchd.
 
-    The service uses your own configuration, and not that of a project. Clients send a token, which
-    is in the system's keyring or, on a system without one, in a file that only you can read.
-    Servers then start once for all clients. A server that keeps state, such as a browser or
-    a shell, shares this state with all clients.
+    The service uses your own configuration, not that of a project. Clients send a token, which is
+    in the system's keyring or, if there is none, in a file that only you can read. Servers then
+    start once for all clients. A server that keeps state, such as a browser or a shell, shares this
+    state with all clients.
     """
     from ideabridge.bridge.configuration import user_file
     from ideabridge.server.hosts.program import lasting_program
@@ -80,7 +80,7 @@ def install_service(
 @app.command("status")
 @command("json")
 def show_service(options: Options) -> int:
-    """Show whether the service is installed, and whether it runs."""
+    """Show whether the service is installed, and whether it is running."""
     from ideabridge.server.service import user_service
 
     service = user_service()
@@ -132,7 +132,7 @@ def uninstall_service(options: Options) -> int:
 @app.command("workspaces")
 @command("json")
 def list_workspaces(options: Options) -> None:
-    """List the projects that clients reach at addresses of their own. `install HOST --http --scope
+    """List the projects that clients reach at their own addresses. `install HOST --http --scope
     local` and `--scope project` register the folder in which they run.
     """
     from ideabridge.server.workspaces import registered_workspaces
@@ -153,8 +153,8 @@ def forget_registered(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a workspace.")],
 ) -> None:
-    """Remove a project from the workspaces of the service. The project's sessions end with their
-    next request.
+    """Remove a project from the workspaces of the service. The project's sessions end at their next
+    request.
     """
     from ideabridge.server.workspaces import forget_workspace
 

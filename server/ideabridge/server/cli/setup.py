@@ -93,7 +93,7 @@ async def setup(
 
 
 async def _set_up(options: Options, plan: SetupPlan, choice: Choice, *, asks: bool) -> int:
-    """Make the changes that the plan contains. Return the exit code."""
+    """Carry out the plan, and return the exit code."""
     from ideabridge.server.cli.first_tools import offer_always, offer_histories
     from ideabridge.server.setup.execution import carry_out
     from ideabridge.server.setup.record import new_record, one_at_a_time
@@ -115,7 +115,7 @@ async def _set_up(options: Options, plan: SetupPlan, choice: Choice, *, asks: bo
 
 
 async def _leave_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run: bool) -> int:
-    """Report the reason why nothing was changed.
+    """Report why nothing was changed.
 
     If everything is already set up, offer to import the histories that have not been read yet.
     Return the exit code.
@@ -135,8 +135,8 @@ async def _offer(
     plan: SetupPlan,
     record: SetupRecord,
 ) -> None:
-    """Make an offer that is based on what the clients have done or allowed so far. An error ends
-    only this offer.
+    """Make an offer based on what the clients have done or allowed so far. An error ends only this
+    offer.
     """
     try:
         await offer(options, plan, record)
@@ -145,7 +145,7 @@ async def _offer(
 
 
 def _plan(options: Options, *, shared: bool) -> SetupPlan:
-    """Read the files of all hosts, and compute what the setup will change.
+    """Read the files of all hosts, and determine what the setup will change.
 
     Raises:
         ServiceError: `shared` is set, and this system has no service manager.
@@ -174,7 +174,7 @@ def _plan(options: Options, *, shared: bool) -> SetupPlan:
 
 
 def _planned_service(options: Options, program: Sequence[str]) -> PlannedService:
-    """Return the service that is installed, or the one that will be installed."""
+    """Return the installed service, or the one to install."""
     from ideabridge.bridge.configuration import user_file
     from ideabridge.server.cli.serve import DEFAULT_ADDRESS
     from ideabridge.server.service import (
@@ -199,8 +199,8 @@ def _planned_service(options: Options, program: Sequence[str]) -> PlannedService
 
 
 def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> None:
-    """Print what exists, and what the setup would change. Nothing is cut, because a person decides
-    on the basis of this text.
+    """Print what exists and what the setup would change. Nothing is truncated, because a person
+    decides based on this text.
     """
     from ideabridge.server.setup import report as pages
 
@@ -237,7 +237,7 @@ def _show(plan: SetupPlan, write: Callable[[str], None], width: int | None) -> N
 def _section(
     title: str, lines: Sequence[str], write: Callable[[str], None], width: int | None
 ) -> None:
-    """Print a title with lines below it. Print nothing if there are no lines."""
+    """Print a title with lines below it, or nothing if there are no lines."""
     if not lines:
         return
     write("")
@@ -258,7 +258,7 @@ def _section(
 
 
 async def _ask(plan: SetupPlan) -> Choice | None:
-    """Ask the person at the terminal. Return None if nothing is to be changed."""
+    """Ask the person at the terminal. Return None if nothing should be changed."""
     if not plan.movable():
         return "copy" if confirm("Do this?") else None
 
@@ -280,7 +280,7 @@ async def _ask(plan: SetupPlan) -> Choice | None:
 
 
 def _report_unchanged(options: Options, plan: SetupPlan, *, asks: bool, dry_run: bool) -> int:
-    """Report the reason why nothing was changed. Return the exit code."""
+    """Report why nothing was changed, and return the exit code."""
     from ideabridge.server.setup.report import plan_json
 
     if plan.changes_nothing:
@@ -394,9 +394,7 @@ def _undo(options: Options, *, dry_run: bool, yes: bool) -> int:
 def _undo_refusal(
     options: Options, lines: list[str], *, dry_run: bool, yes: bool
 ) -> tuple[str, ExitCode] | None:
-    """Return the reason why nothing is undone, and the exit code, or None if the person
-    confirms.
-    """
+    """Return why nothing is undone, with the exit code, or None if the person confirms."""
     if not lines:
         return "there is no setup to undo", ExitCode.DONE
     if dry_run:

@@ -1,6 +1,4 @@
-"""`ideabridge ideas export` and `import`: write and read ideas as files, with one document per
-idea.
-"""
+"""`ideabridge ideas export` and `import`: write and read ideas as files, one document per idea."""
 
 from __future__ import annotations
 
@@ -81,9 +79,9 @@ def export_ideas(
     With --folder, a tool that was written by hand is exported as the document that `ideas add`
     reads.
 
-    Without --results, the results of calls that a later Request contains are left out: the document
-    lists the missing results, and has an id of its own. An idea that contains a configured secret,
-    or a secret of a well-known form, is refused.
+    Without --results, the results of calls that a later Request contains are omitted: the document
+    lists the missing results, and has a different id. An idea that contains a configured secret, or
+    a secret in a well-known form, is refused.
     """
     from ideabridge.bridge.bridge import Bridge
 
@@ -132,7 +130,7 @@ def _published(store: Store) -> list[str]:
 
 
 def _say_what_is_left_out(ref: str, document: JSONObject) -> None:
-    """Report on standard error which results a document lacks."""
+    """Report on standard error which results are missing from a document."""
     left_out = document.get("left_out")
     if not isinstance(left_out, list):
         return
@@ -145,7 +143,7 @@ def _say_what_is_left_out(ref: str, document: JSONObject) -> None:
 
 
 def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool) -> int:
-    """Export each idea to a file. If an idea cannot be exported, report it and continue with the
+    """Export each idea to a file. If an idea cannot be exported, report this and continue with the
     others.
     """
     if not refs:
@@ -191,9 +189,7 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path, *, results: bool)
 
 
 def _file_name(document: JSONObject, ref: str) -> str:
-    """Return the file name, without suffix, for an exported idea or for an idea that was written by
-    hand.
-    """
+    """Return the file name, without suffix, for an exported or hand-written idea."""
     if "ideabridge" not in document:
         return str(document["name"])
     publication = document.get("publication")
@@ -213,13 +209,13 @@ def _text(document: JSONObject) -> str:
 
 
 def write_text(path: Path, text: str, option: str = "", *, named: bool = True) -> None:
-    """Write a file completely or not at all, readable only by its owner.
+    """Write a file atomically, readable only by its owner.
 
-    Symbolic links are never followed: otherwise, the folder's owner could make this process
+    Symbolic links are never followed. Otherwise, the folder's owner could make this process
     overwrite another file on this machine.
 
-    `named` means that a person typed this path, so it can be a device or a pipe. Error messages
-    begin with `option`.
+    `named` says whether a person typed this path, so that it can be a device or a pipe. Error
+    messages begin with `option`.
 
     Raises:
         UsageError: the file cannot be written, or it exists and is not a regular file.
@@ -304,7 +300,7 @@ async def import_ideas(
         ),
     ] = False,
 ) -> int:
-    """Save exported ideas in this store. The content of each is checked against its digest.
+    """Save exported ideas in this store. The content of each idea is checked against its digest.
 
     Servers and tools that an idea needs but this installation lacks are reported. The exit code is
     1 if one of several ideas was refused.
@@ -374,7 +370,7 @@ async def import_ideas(
 def say_all_saved(
     saved: list[tuple[str, SavedIdea]], missing: list[str], *, with_files: bool
 ) -> None:
-    """Report the outcome for each saved idea, and the servers and tools that are missing.
+    """Report the outcome for each saved idea, and which servers and tools are missing.
 
     `saved` contains each idea with its file. If `with_files` is true, each line begins with the
     file.
@@ -387,7 +383,7 @@ def say_all_saved(
 
 
 def _say_saved(where: str, saved: SavedIdea) -> None:
-    """Report the outcome of saving an idea in lines that begin with `where`."""
+    """Report the outcome of saving an idea, in lines that begin with `where`."""
     new = saved.publication
     before = saved.before
     line = f"{where}idea {saved.idea_id[:12]}"
@@ -416,8 +412,8 @@ def _say_saved(where: str, saved: SavedIdea) -> None:
 
 
 def list_files(words: list[str], suffixes: tuple[str, ...] = (".json",)) -> list[tuple[str, bool]]:
-    """Return (file, whether a person typed exactly this path) for each word that is a file, and for
-    each file in a folder that a word names.
+    """Return each file that `words` names, and each file in the folders that it names, with whether
+    a person typed exactly this path.
     """
     files: list[tuple[str, bool]] = []
     for word in words:

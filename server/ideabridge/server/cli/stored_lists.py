@@ -1,6 +1,6 @@
-"""StoredLists: the lists of tools that the store contains for the servers in a configuration.
+"""StoredLists: the stored lists of tools of the servers in a configuration.
 
-Commands that only show tools read these lists, and do not start a server whose list is stored.
+Commands that only show tools read these lists. They do not start servers whose lists are stored.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 
 class StoredLists:
-    """The lists of tools that the store contains. If no store exists, there are no lists, and no
-    store is created.
+    """The lists of tools in the store. If no store exists, there are no lists, and no store is
+    created.
 
     Args:
         configuration: the configuration that contains the servers.
 
     Attributes:
-        configuration: the same configuration, in which every server starts when it is first used.
+        configuration: the same configuration, except that every server starts when it is first
+            used.
         store: the store, which is open while the context is open, or None if no store exists.
         names: the servers whose lists are stored.
     """
@@ -78,7 +79,7 @@ class StoredLists:
 
     def modules(self) -> Modules:
         """Return the servers, with their stored lists. If a server sends its list in the meantime,
-        the list is stored.
+        it is stored.
         """
         from ideabridge.bridge.modules.modules import Modules
         from ideabridge.bridge.offer.module_lists import ModuleLists

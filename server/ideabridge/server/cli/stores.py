@@ -1,5 +1,5 @@
-"""`ideabridge store`, and functions that open the store given on the command line and find runs and
-ideas in it.
+"""`ideabridge store`, and functions that open the store given on the command line and look up runs
+and ideas in it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def store_exists(place: str) -> bool:
     """Return whether there is a store to open: an existing file, or an address.
 
     Raises:
-        StoreAccessError: the place cannot be a file.
+        StoreAccessError: `place` cannot be a file.
     """
     from ideabridge.bridge.store.database import is_address
     from ideabridge.bridge.store.sqlite.files import file_exists
@@ -69,8 +69,8 @@ def with_existing_store(options: Options) -> Configuration:
 
 
 def open_bridge(options: Options) -> Bridge:
-    """Return a bridge over the existing store, for the caller to enter. Raise `StoreAccessError` if
-    the store does not exist.
+    """Return a bridge for the existing store, which the caller must enter. Raise `StoreAccessError`
+    if the store does not exist.
     """
     from ideabridge.bridge.bridge import Bridge
 
@@ -78,8 +78,8 @@ def open_bridge(options: Options) -> Bridge:
 
 
 def open_store(options: Options, *, create: bool = False) -> Store:
-    """Open the configured store, without starting servers. Raise `StoreError` if the store cannot
-    be opened, or if it does not exist and `create` is false.
+    """Open the configured store, without starting any servers. Raise `StoreError` if the store
+    cannot be opened, or if it does not exist and `create` is false.
     """
     from ideabridge.bridge.store.store import Store
 
@@ -103,12 +103,12 @@ _MOST_NAMED: Final = 5
 def resolve_run(store: Store, text: str) -> RunRecord:
     """Return the run with this id or id prefix.
 
-    `last` means the newest run that is not of kind `session`. `RUN:FIRST-LAST` turns these calls of
-    a run into a run of their own.
+    `last` refers to the newest run that is not of kind `session`. `RUN:FIRST-LAST` turns these
+    calls of a run into a separate run.
 
     Raises:
         UnknownRunError: no run matches.
-        PublicationError: these calls cannot become a run of their own.
+        PublicationError: these calls cannot become a separate run.
         UsageError: several runs match.
     """
     from ideabridge.bridge.store.errors import UnknownRunError
@@ -153,7 +153,7 @@ def _cut(store: Store, run: str, first: str, last: str | None) -> str:
 
 
 def lookup_run(options: Options, text: str) -> RunRecord:
-    """Call `resolve_run` with the store given on the command line."""
+    """Call `resolve_run` for the store given on the command line."""
     with open_store(options) as store:
         return resolve_run(store, text)
 
@@ -181,13 +181,13 @@ def resolve_idea(store: Store, ref: str) -> str:
 
 
 def lookup_idea(options: Options, ref: str) -> str:
-    """Call `resolve_idea` with the store given on the command line."""
+    """Call `resolve_idea` for the store given on the command line."""
     with open_store(options) as store:
         return resolve_idea(store, ref)
 
 
 def lookup_called(options: Options, ref: str) -> str:
-    """Look an idea up as `lookup_idea` does.
+    """Look up an idea as `lookup_idea` does.
 
     `ref` can also be `session`, or the id of an active session of direct calls.
     """
@@ -346,8 +346,8 @@ def _read_parameters(words: list[str]) -> dict[str, str]:
 
 
 def _readable(value: Value) -> str | int | float | None:
-    """Return the value in a form that JSON can represent. Bytes become hex digits, and infinity
-    becomes a word.
+    """Return the value in a form that JSON can represent. Bytes become hexadecimal digits, and
+    infinity becomes a word.
     """
     if isinstance(value, bytes):
         return value.hex()
@@ -368,8 +368,8 @@ def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
 
 
 def _print_cut(columns: Sequence[str], rows: Sequence[Sequence[JSON]]) -> None:
-    """Print a table in which values are cut after `_WIDEST_VALUE` characters, and report how many
-    values were cut.
+    """Print a table in which values are truncated to `_WIDEST_VALUE` characters, and report how
+    many values were truncated.
     """
     count = 0
     lines: list[list[str]] = []

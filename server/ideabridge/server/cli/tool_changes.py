@@ -100,7 +100,7 @@ class _Difference:
     Attributes:
         tool: the tool.
         lines: the changes, one per line.
-        ideas: the published ideas that call it, as NAME@VERSION.
+        ideas: the published ideas that call the tool, as NAME@VERSION.
     """
 
     tool: str
@@ -109,7 +109,7 @@ class _Difference:
 
 
 def _differences(changed: list[ChangedTool]) -> list[_Difference]:
-    """Group the changes. Ideas share a difference if a tool has changed in the same way for all of
+    """Group the changes. Ideas share a difference if a tool has changed in the same way for each of
     them.
     """
     differences: dict[tuple[str, ...], _Difference] = {}

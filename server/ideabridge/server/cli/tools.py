@@ -51,7 +51,7 @@ async def list_tools(
 ) -> int:
     """List the tools that plans can call: the Python tools, then those of the servers.
 
-    A server whose list of tools is stored is not started, except with --refresh. The exit code is 1
+    Servers with a stored list of tools are not started, except with --refresh. The exit code is 1
     if no tool has the words, or if a server failed.
     """
     from ideabridge.bridge.bridge import Bridge

@@ -1,4 +1,4 @@
-"""`ideabridge trust`: shows what a project file does, trusts exactly this content, or revokes the
+"""`ideabridge trust`: shows what a project file does, trusts its exact content, or revokes the
 trust.
 """
 
@@ -112,8 +112,8 @@ def trust(
 
 
 def ask_about(file: Path, project: Path) -> bool:
-    """Ask the person at the terminal whether to trust a project file as it is now, unless the file
-    is already trusted. Return whether it is trusted afterwards.
+    """Ask the person at the terminal whether to trust the current content of a project file, unless
+    it is already trusted. Return whether it is trusted afterwards.
     """
     from ideabridge.bridge.configuration import user_configuration
 
@@ -146,7 +146,7 @@ def _read(file: Path) -> tuple[ProjectTrust, Configuration]:
 
 
 def _project_folder(options: Options, folder: Path | None) -> Path:
-    """Return the project folder from the argument, or else from the options."""
+    """Return the project folder from the argument, or from the options if the argument is None."""
     if folder is None:
         return options.folder()
     if options.config is not None:
@@ -157,8 +157,8 @@ def _project_folder(options: Options, folder: Path | None) -> Path:
 def _ask(
     standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str]
 ) -> bool:
-    """Ask the person at the terminal whether to trust a project file, and store the answer if it is
-    yes.
+    """Ask the person at the terminal whether to trust a project file. If the answer is yes, store
+    it.
     """
     if not at_terminal():
         # A script that could trust the current content would also trust the next change, which
@@ -172,7 +172,7 @@ def _ask(
 
 
 def _withdraw(file: Path) -> ExitCode:
-    """Revoke the trust in a file, and the file's permission to use variables."""
+    """Revoke the trust in a file, and its permission to use variables."""
     from ideabridge.bridge.trust import forget
 
     if forget(file):
@@ -201,8 +201,8 @@ def _trust_hash(standing: ProjectTrust, confirmed: frozenset[str], shown_hash: s
 
 
 def _say_trusted(standing: ProjectTrust, parsed: Configuration, names: frozenset[str]) -> None:
-    """Report that a file is trusted, and which variables the file is allowed to use from now on
-    (`names`). Name the variables that the file still must not use.
+    """Report that a file is trusted, which variables it is now allowed to use (`names`), and which
+    ones it is still not allowed to use.
     """
     say(f"{standing.found.file} is trusted as it is now", "green")
     if names:
@@ -214,7 +214,7 @@ def _say_trusted(standing: ProjectTrust, parsed: Configuration, names: frozenset
 
 
 def _confirmed(standing: ProjectTrust, named: list[str] | None) -> frozenset[str]:
-    """Return the paths given with `--data`, in the form that `--show` prints. Without the option,
+    """Return the paths given with `--data`, as `--show` prints them. If the option is not set,
     return the paths that the person has already confirmed as data.
 
     Raises:

@@ -1,5 +1,5 @@
-"""Trust dialogue: shows a project file to the person at the terminal, and asks whether
-to trust it.
+"""Trust dialogue: shows a project file to the person at the terminal, and asks whether to trust
+it.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ def ask(
 ) -> bool:
     """Ask the person at the terminal whether to trust a project file and which files are only data.
 
-    If the answer is yes, store it. If the file was trusted before, show only the changes since
-    then.
+    If the answer is yes, it is stored. If the file was trusted before, only the changes since then
+    are shown.
 
     Args:
         standing: the current trust in the file.
         parsed: the configuration that the file contains.
         user: the user's configuration.
-        named: the paths of the files that the person has named as data. None stands for those that
-            the person confirmed earlier.
+        named: the paths of the files that the person has named as data, or None for those that the
+            person confirmed earlier.
     """
     from ideabridge.bridge.file_content import decode_file_content
     from ideabridge.bridge.masking import shown_configuration
@@ -109,8 +109,8 @@ def _unconfirmed(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]
 
 
 def _undecided(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]:
-    """Return the paths of the files that can be data, except those that the person has decided
-    about: the confirmed ones, and those whose present content is already trusted.
+    """Return the paths of the files that can be data and that the person has not decided about.
+    Confirmed files and files whose current content is already trusted count as decided.
     """
     covered = standing.found.covered(confirmed)
     decided: dict[str, str] = {}
@@ -124,8 +124,8 @@ def _undecided(standing: ProjectTrust, confirmed: frozenset[str]) -> list[str]:
 
 
 def _is_only_data(standing: ProjectTrust, path: str) -> bool:
-    """Ask whether a file is only data. If the answer is anything but yes, trust also covers the
-    file's content.
+    """Ask whether a file is only data. Unless the answer is yes, trust also covers the file's
+    content.
     """
     places = ", ".join(standing.found.data_files[path].named_by)
     text = f"{path}: {places} names it. If it is data, it stays trusted when it changes."
@@ -134,9 +134,7 @@ def _is_only_data(standing: ProjectTrust, path: str) -> bool:
 
 
 def _typed(question: str) -> str:
-    """Ask a question, and return the line that the person types, in lower case, or "" at the end of
-    the input.
-    """
+    """Ask a question, and return the typed line in lower case, or "" at the end of input."""
     sys.stderr.write(question)
     sys.stderr.flush()
     with interruptible():
@@ -156,8 +154,8 @@ def show_standing(
     *,
     as_json: bool,
 ) -> None:
-    """Print the effects of a project file, with the hash of what a person would trust, assuming
-    that the files in `confirmed` are data.
+    """Print the effects of a project file, with the hash of what a person would trust if the files
+    in `confirmed` are data.
     """
     from ideabridge.bridge.trust import trust_command
 
@@ -212,7 +210,7 @@ def _print(
 def _print_lines(
     head: str, lines: list[tuple[str, str]], write: Callable[[str], None], width: int | None
 ) -> None:
-    """Print a sentence about a project file, and (topic, text) lines."""
+    """Print a sentence about a project file, followed by lines of topic and text."""
     _put(head, write, width, first="", further="")
     for topic, text in lines:
         _put(text, write, width, first=topic.ljust(_INDENT), further=" " * _INDENT)
@@ -221,8 +219,8 @@ def _print_lines(
 def _difference(
     standing: ProjectTrust, parsed: Configuration, user: Configuration
 ) -> list[tuple[str, str]] | None:
-    """Return (topic, text) lines about the changes since a file was trusted. Return None if nobody
-    has trusted the file, or if the content that was trusted is not stored.
+    """Return lines, as (topic, text), about what has changed since a file was trusted. Return None
+    if nobody has trusted the file, or if the trusted content is not stored.
     """
     pair = None if standing.is_trusted else standing.snapshots()
     if pair is None:
@@ -250,9 +248,7 @@ def _difference(
 
 
 def _concerns_person(line: tuple[str, str]) -> bool:
-    """Return whether the dialogue must show an effect to the person even if the effect has not
-    changed.
-    """
+    """Return whether the dialogue must show an effect even if it has not changed."""
     topic, text = line
     if topic == "variable":
         return "not allowed" in text
@@ -296,7 +292,7 @@ def _changed_setting(key: str, before: str | None, now: str | None) -> list[tupl
 
 
 def _line_changes(before: list[str] | None, now: list[str] | None) -> list[tuple[str, str]]:
-    """Return the lines that were removed, marked `-`, and added, marked `+`."""
+    """Return the removed lines, marked `-`, and the added lines, marked `+`."""
     if before is None or now is None:
         return []
     if max(len(before), len(now)) > _MOST_COMPARED_LINES:
@@ -333,7 +329,7 @@ def _changed_head(standing: ProjectTrust) -> str:
 
 
 def _state(standing: ProjectTrust, confirmed: frozenset[str]) -> str:
-    """Return the first line about a project file, which says whether it is trusted."""
+    """Return a first line that says whether a project file is trusted."""
     file = standing.found.file
     if standing.is_trusted and confirmed != standing.data:
         return f"{file} is trusted, but not with these data files. It would do this:"
@@ -349,7 +345,7 @@ def _put(
     text: str, write: Callable[[str], None], width: int | None, *, first: str, further: str
 ) -> None:
     """Print text that can contain words from the file. Continuation lines are indented, so that
-    they cannot pass for lines that ideabridge wrote.
+    they cannot be mistaken for lines from ideabridge.
     """
     plain = printable(text).replace("\n", "\\n").replace("\t", "\\t")
     if width is None:
@@ -363,8 +359,8 @@ def _put(
 def _data_lines(
     standing: ProjectTrust, confirmed: frozenset[str], paths: Iterable[str]
 ) -> list[tuple[str, str]]:
-    """Return a line for each file that can be data: `data` or `data?`, and the file with the places
-    that name it.
+    """Return a line for each file that can be data: `data` or `data?`, and the file with the
+    locations that name it.
     """
     lines: list[tuple[str, str]] = []
     for path in paths:
@@ -382,7 +378,7 @@ def _data_lines(
 def _effects(
     standing: ProjectTrust, parsed: Configuration, user: Configuration
 ) -> list[tuple[str, str]]:
-    """Return (verb, object) for each effect of a project file, in full."""
+    """Return each effect of a project file in full, as (verb, object)."""
     from ideabridge.bridge.configuration import ConfigurationError, lay_over
     from ideabridge.bridge.masking import shown_json
     from ideabridge.bridge.trust import trust_command
@@ -494,7 +490,7 @@ def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str
 
 def variables_named(parsed: Configuration) -> dict[str, list[str]]:
     """Return the environment variables in a project file that might contain a secret, each with the
-    places where it is used.
+    locations where it is used.
     """
     from ideabridge.bridge.modules.settings import filled_texts
     from ideabridge.bridge.trust import HARMLESS
@@ -516,8 +512,8 @@ def variables_named(parsed: Configuration) -> dict[str, list[str]]:
 def standing_json(
     standing: ProjectTrust, parsed: Configuration, user: Configuration, confirmed: frozenset[str]
 ) -> JSONObject:
-    """Return the effects of a project file as JSON, with the hash of what a person would trust,
-    assuming that the files in `confirmed` are data.
+    """Return the effects of a project file as JSON, with the hash of what a person would trust if
+    the files in `confirmed` are data.
     """
     project_file = standing.found
     state = "untrusted"

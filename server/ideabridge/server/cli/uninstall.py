@@ -1,4 +1,4 @@
-"""`ideabridge uninstall`: removes ideabridge from the configuration of a host."""
+"""`ideabridge uninstall`: removes ideabridge from a host's configuration."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def uninstall(
 
 
 def _removed(host: Host, file: HostFile, environment: HostEnvironment) -> EditedFile | None:
-    """Remove the entry from one file, if it has one.
+    """Remove the entry from the given file, if the file has one.
 
     Raises:
         HostFileError: the file cannot be read or written, or the entry starts another program.

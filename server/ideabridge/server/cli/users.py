@@ -1,4 +1,4 @@
-"""`ideabridge users`: the people who are allowed to use a server on this store over HTTP, and their
+"""`ideabridge users`: manages the people who can use a server with this store over HTTP, and their
 tokens.
 """
 
@@ -77,7 +77,7 @@ def add_user(
 
 
 def _expect_profile(options: Options, name: str | None) -> None:
-    """Raise `ProfileError` unless the configuration contains the profile."""
+    """Raise `ProfileError` if the configuration does not contain the profile."""
     if name is None:
         return
     from ideabridge.bridge.profiles import Profiles

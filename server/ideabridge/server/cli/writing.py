@@ -1,4 +1,4 @@
-"""`ideabridge ideas add`: saves ideas that someone wrote by hand in files."""
+"""`ideabridge ideas add`: saves hand-written ideas from files."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class _Read:
     Attributes:
         file: the path of the file.
         document: the idea in the file.
-        name: the name of its tool, or "" if it is not a tool.
-        is_export: whether `ideas export` wrote it as a portable document.
+        name: the name of the idea's tool, or "" if the idea is not a tool.
+        is_export: whether `ideas export` wrote the file as a portable document.
         lines: the text that a person must see before the idea is saved.
-        mentions: the tools, servers and ideas that its calls name.
+        mentions: the tools, servers and ideas that the idea's calls name.
     """
 
     file: str
@@ -155,7 +155,7 @@ async def add_ideas(
 
 
 def _confirmed(ideas: list[_Read]) -> bool:
-    """Ask the person whether to save the ideas. Do not ask about an empty list."""
+    """Ask the person whether to save the ideas. If there are none, do not ask."""
     if not ideas:
         return True
     return confirm("Save it?" if len(ideas) == 1 else f"Save these {len(ideas)} ideas?")
@@ -166,8 +166,8 @@ def _read_all(
     name: str | None,
     refuse: Callable[[str, IdeabridgeError], None],
 ) -> list[_Read]:
-    """Read the files, and return those that are ideas. Pass the others to `refuse`. `files` has the
-    form that `list_files` returns.
+    """Read `files`, which `list_files` has returned, and return those that are ideas. Pass the
+    others to `refuse`.
     """
     read: list[_Read] = []
     by_name: dict[str, _Read] = {}
@@ -206,8 +206,8 @@ async def _save_all(
 def _in_order(read: list[_Read]) -> list[_Read]:
     """Sort the ideas so that each idea comes after the ideas that it calls.
 
-    Ideas that call one another in a circle stay in the order of their files, and are refused when
-    they are saved.
+    Ideas that call one another in a cycle keep the order of their files, and are refused when they
+    are saved.
     """
     by_name = {idea.name: idea for idea in read if idea.name}
     begun: set[str] = set()
@@ -266,8 +266,8 @@ def _read(file: str, name: str | None, *, follow: bool) -> _Read:
 
 
 def _expect_own_name(idea: _Read, by_name: dict[str, _Read]) -> None:
-    """Refuse an idea that has the same name as another idea but different content. Otherwise,
-    record its name.
+    """Refuse an idea with the same name as another idea but different content. Otherwise, record
+    its name.
     """
     first = by_name.setdefault(idea.name, idea) if idea.name else idea
     if first.lines != idea.lines:

@@ -1,3 +1,3 @@
-"""Hosts: finds, reads and writes the MCP configurations of hosts, the programs that run
-assistants.
+"""Hosts: finds, reads and writes the MCP configurations of hosts (the programs that run
+assistants).
 """

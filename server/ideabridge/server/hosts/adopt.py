@@ -1,9 +1,9 @@
 """Adoption: copies a host's servers to `ideabridge.json`, and removes them from the host.
 
 The user's servers are added to the user's file, and the project's servers to the project's file.
-The secrets in an entry are stored in the keyring or in one of the user's files, and the entry names
-them. A repository can contain the project's file, so a server with any other secret is not added to
-it.
+The secrets in an entry are moved to the keyring or to one of the user's files, and the entry refers
+to them by name. The project's file can be part of a repository, so a server with any secret that
+cannot be moved is not added to it.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ class Destination:
 
     Attributes:
         text: the current text of the configuration.
-        is_own: whether it is the user's own configuration, which is used in every project.
-        is_shared: whether a repository can contain it, so that no secret is written to it.
+        is_own: whether this is the user's own configuration, which applies to every project.
+        is_shared: whether the configuration can be part of a repository. No secrets are written to
+            it then.
     """
 
     text: HostText
@@ -109,15 +110,17 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """The configurations that receive servers: the user's and the project's, or the one that the
-    user has named for both.
+    """The configurations that receive servers: the user's and the project's, or a single one that
+    the user has specified.
     """
 
     user: Destination
     project: Destination
 
     def of(self, scope: Scope) -> Destination:
-        """Return the configuration that receives the servers from a host's file."""
+        """Return the configuration that receives the servers from a host's file with the given
+        scope.
+        """
         return self.project if scope == "project" else self.user
 
     @property
@@ -135,13 +138,13 @@ class Adoption:
     Attributes:
         name: the name of the server in the host, and in ideabridge's configuration.
         entry: the entry of the server in `ideabridge.json`.
-        place: the place in the host's file that contains the server.
+        place: where the host's file lists the server.
         target: the configuration that receives the server.
         verdict: see `AdoptionVerdict`.
-        why: the reason why the server is not adopted, or "" if it is.
+        why: why the server is not adopted, or "" if it is adopted.
         notes: hints for the user.
         approved: the tools that the host calls without asking; `*` stands for all of them.
-        secrets: the secrets that the host's entry contains, which `entry` names.
+        secrets: the secrets in the host's entry, to which `entry` refers by name.
     """
 
     name: str
@@ -161,7 +164,7 @@ class Adoption:
 
     @property
     def host_entry(self) -> JSONObject:
-        """The entry with the secrets themselves in place of their names."""
+        """The entry with the actual secrets instead of their names."""
         return with_secret_values(self.entry, {one.name: one.value for one in self.secrets})
 
     @property
@@ -171,7 +174,7 @@ class Adoption:
 
     @property
     def moved_secrets(self) -> list[str]:
-        """A line for each secret that says under which name it is stored."""
+        """A line for each secret, with the name under which the secret is stored."""
         return [
             _line(f"{place.place}: the secret moves to ${{secret:{place.name}}}", _MOST_REASON)
             for place in self.secrets
@@ -189,8 +192,8 @@ class Adoption:
 
     @property
     def shown_name(self) -> str:
-        """The name in a form that fits on one line. Anybody might have chosen the name, so it can
-        contain anything, even line breaks.
+        """The name, escaped and shortened to fit on one line. Anybody might have chosen the name,
+        so it can contain anything, even line breaks.
         """
         return _line(self.name, _MOST_NAME)
 
@@ -209,7 +212,7 @@ class FoundServers:
     Attributes:
         adoptions: the adoption of each server, in the order of the host's files.
         files: the host's files that exist.
-        damaged: the malformed files among `files`, which are not written.
+        damaged: the malformed files in `files`, which are never edited.
         problems: the errors in the files, each with the file's path.
     """
 
@@ -227,20 +230,20 @@ def find_servers(
     replaces: bool = False,
     only: Iterable[str] = (),
 ) -> FoundServers:
-    """Return every server of the host.
+    """Find all of the host's servers.
 
-    A file that cannot be read does not affect the other files, and an entry that cannot be
-    translated does not affect the other entries.
+    An unreadable file does not affect the other files, and an entry that cannot be translated does
+    not affect the other entries.
 
     Args:
         host: the host.
         environment: the folders and variables that locate the host's files.
         targets: the configurations that receive servers.
-        replaces: whether to replace servers of the same name.
-        only: the names to adopt; empty for all.
+        replaces: whether to replace servers with the same name.
+        only: the names of the servers to adopt. If empty, all are adopted.
 
     Raises:
-        HostFileError: the host has no server with a name in `only`.
+        HostFileError: `only` contains a name that no server of the host has.
     """
     search = _Search(host, environment, targets, replaces=replaces, only=list(only))
     for file in host.files(environment):
@@ -312,10 +315,10 @@ class _Search:
             )
 
     def found(self) -> FoundServers:
-        """Return the servers that were read.
+        """Return the servers found so far.
 
         Raises:
-            HostFileError: the host has no server with a wanted name.
+            HostFileError: the host has no server with one of the requested names.
         """
         names = {adoption.name for adoption in self._adoptions}
         missing = [name for name in self._only if name not in names]
@@ -334,8 +337,8 @@ class _Search:
         )
 
     def _content(self, file: HostFile) -> JSONObject:
-        """Return the content of a file, or the valid parts of a damaged one. Record the errors in
-        the file.
+        """Return the content of the file, or the valid parts of a damaged file. Record any errors
+        in the file.
         """
         if file.path not in self._documents:
             is_in_project = self._is_in_project(file.path)
@@ -400,7 +403,7 @@ class _Search:
         return _without_secrets(judged, recognised) if judged.adopted else judged
 
     def _recognised(self, adoption: Adoption) -> RecognisedSecrets:
-        """Find the secrets in an entry, and name them.
+        """Find the secrets in the entry, and choose a name for each.
 
         Raises:
             StoredSecretError: the entry has secrets, and the list of stored secrets cannot be read.
@@ -411,8 +414,8 @@ class _Search:
         return recognise_secrets(adoption.name, adoption.entry, self._secret_names(adoption))
 
     def _secret_names(self, adoption: Adoption) -> set[str]:
-        """Return the names of secrets that other servers in the configuration use, or that are
-        stored for the configuration.
+        """Return the names of the secrets that are stored for the configuration, or that other
+        servers in the configuration use.
         """
         target = adoption.target
         owner = secret_owner(target.file)
@@ -427,7 +430,7 @@ class _Search:
 
 
 def _is_container(raw: JSON) -> bool:
-    """Return whether an object maps names to servers, as `mcp.servers` does in opencode's files."""
+    """Return whether `raw` maps names to servers, as `mcp.servers` does in opencode's files."""
     return (
         isinstance(raw, dict)
         and bool(raw)
@@ -437,7 +440,7 @@ def _is_container(raw: JSON) -> bool:
 
 
 def _refuse(translation: Translation, refused: Refused) -> None:
-    """Apply the refusals in the host's other files to a server."""
+    """Apply the refusals from the host's other files to the translated server."""
     translation.notes += refused.notes
     if translation.problem is not None:
         return
@@ -451,7 +454,9 @@ def _refuse(translation: Translation, refused: Refused) -> None:
 def _settle_folder(
     translation: Translation, raw: JSON, scope: Scope, project: Path, target: Destination
 ) -> None:
-    """Decide which folder a server runs in, and record what ties the server to this project."""
+    """Choose the folder that the server runs in, and note anything that ties the server to this
+    project.
+    """
     entry = translation.entry
     is_program = isinstance(entry.get("command"), str)
     if scope == "local":
@@ -484,11 +489,11 @@ def _settle_folder(
 
 
 def _starts_elsewhere(entry: JSONObject, project: Path, target: Destination) -> str:
-    """Return a note about the paths in a server's entry that refer to different files when
-    ideabridge starts the server, or "" if all paths lead to the same files.
+    """Return a note about the paths in the entry that refer to different files when ideabridge
+    starts the server, or "" if every path refers to the same file.
 
-    A server in the user's own file starts in the project folder, as it does in the host, but a path
-    to its program is relative to that file.
+    A server in the user's own file starts in the project folder, as it does in the host, but a
+    relative path to its program is resolved against the folder of that file.
     """
     folder = target.file.parent
     if entry.get("cwd") is not None or folder == project:
@@ -515,8 +520,8 @@ def _judged(
     is_taken: bool,
     replaces: bool,
 ) -> Adoption:
-    """Return the adoption with its verdict. `named_entry` is its entry with the names of secrets
-    instead of the secrets.
+    """Return the adoption with its verdict. `named_entry` is the entry with the names of the
+    secrets instead of the secrets themselves.
     """
     entry = adoption.entry
     target = adoption.target
@@ -558,8 +563,8 @@ def _judged(
 
 
 def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adoption:
-    """Replace secrets with their names. A server with any other secret is not adopted if a
-    repository can contain the configuration.
+    """Replace the secrets with their names. A server with any other secret is not adopted if the
+    configuration can be part of a repository.
     """
     if adoption.target.is_shared and (hidden := hidden_in(recognised.entry)):
         places = list(dict.fromkeys(text.place for text in hidden))
@@ -569,9 +574,9 @@ def _without_secrets(adoption: Adoption, recognised: RecognisedSecrets) -> Adopt
 
 
 def store_secrets(adoption: Adoption) -> list[str]:
-    """Store the secrets of an adopted server for the configuration that receives it.
+    """Store the secrets of an adopted server for the configuration that receives the server.
 
-    Return, for each secret, a phrase that tells users where the secret is stored.
+    Return a phrase for each secret that tells the user where it is stored.
 
     Raises:
         StoredSecretError: a secret cannot be stored.
@@ -599,8 +604,8 @@ def _secret_refusal(adoption: Adoption, places: list[str]) -> str:
 
 
 def meaning_of(entry: JSONObject) -> JSONObject | None:
-    """Return the meaning of an entry in `ideabridge.json`, or None if the entry is not valid. Two
-    notations for the same server have the same meaning.
+    """Return the normalised form of an entry in `ideabridge.json`, or None if the entry is invalid.
+    Entries that describe the same server in different notations have the same normalised form.
     """
     try:
         configuration = ModuleConfiguration.model_validate_json(json.dumps(with_own_keys(entry)))
@@ -624,16 +629,16 @@ def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str 
 def movable(
     adoptions: Sequence[Adoption], named: Iterable[str], damaged: Iterable[Path] = ()
 ) -> tuple[list[Adoption], list[str]]:
-    """Return the servers to remove from the host once `ideabridge.json` contains them, and a line
-    about each server that stays.
+    """Return the servers to remove from the host once they are in `ideabridge.json`, and a line
+    about each server that remains in the host.
 
-    If the target belongs to one project, a server that the host starts in every project stays,
+    If the target belongs to one project, a server that the host starts in every project remains,
     unless the user named it.
 
     Args:
-        adoptions: every server of the host.
-        named: the names of the servers that the user has named.
-        damaged: the malformed files, which are not written.
+        adoptions: all of the host's servers.
+        named: the servers that the user named.
+        damaged: the malformed files, which are never edited.
     """
     named_set = set(named)
     damaged_set = set(damaged)
@@ -669,8 +674,8 @@ def movable(
 
 
 def removals(moving: Iterable[Adoption]) -> tuple[list[HostText], dict[Path, str]]:
-    """Return the files that contain the servers, each with its text once the servers are removed,
-    and the files that cannot be edited, each with the reason.
+    """Return the edited text of each file that contains any of the servers, with these servers
+    removed, and a dict of the files that cannot be edited, with the reasons.
     """
     texts: dict[Path, HostText] = {}
     refused: dict[Path, str] = {}
@@ -688,8 +693,7 @@ def removals(moving: Iterable[Adoption]) -> tuple[list[HostText], dict[Path, str
 
 
 def merge_servers(target: Destination, adoptions: Iterable[Adoption]) -> HostText:
-    """Return a configuration's text with the servers that it receives added. All other bytes stay
-    the same.
+    """Return the text of a configuration with its new servers added. All other bytes stay the same.
 
     Raises:
         HostFileError: the text cannot be edited without changing other parts of it.

@@ -1,4 +1,4 @@
-"""Block: writes the text that a person pastes into a host's file, in the format of that file."""
+"""Block: formats the text that users paste into a host's file."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ideabridge.tools.encoding import JSONObject
 
 
 def paste_block(file: HostFile, name: str, entry: JSONObject) -> str:
-    """Return an entry nested in the keys under which the file lists its servers, without a line
-    break at the end.
+    """Return the entry nested in the keys under which the file lists its servers, without a
+    trailing line break.
     """
     empty = text_of_bytes(file.path, file.format, None)
     return empty.with_entry(file.keys, name, entry, listed=file.is_list).text.rstrip("\n")
 
 
 def texts_with_entry(file: HostFile, entry: JSONObject) -> tuple[HostText, HostText]:
-    """Return the text of a host's file before and after ideabridge's entry is added.
+    """Return the text of a host's file before and after adding ideabridge's entry.
 
     Raises:
         HostFileError: the file cannot be read, or cannot be edited without changing other parts of
@@ -34,8 +34,8 @@ def texts_with_entry(file: HostFile, entry: JSONObject) -> tuple[HostText, HostT
 
 
 def block_for_others(name: str, entry: JSONObject) -> str:
-    """Return instructions for a host that is not in the table: the block that most hosts read, and
-    where it belongs.
+    """Return instructions for a host that is not in the table: the block that most hosts accept,
+    and where to put it.
     """
     block = json.dumps({"mcpServers": {name: entry}}, ensure_ascii=False)
     return (

@@ -1,7 +1,7 @@
 """Entries: adds, changes, removes, enables or disables one server in `ideabridge.json`.
 
 The command line (`servers add` ...) and the page use these functions. All other bytes of a file
-stay the same, including comments, and a copy of the previous file is kept.
+stay the same, including comments, and the previous file is backed up.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _OFF: Final = ("disabled", "enabled")
 
 
 class EntryError(IdeabridgeError):
-    """An entry cannot be added or changed. The message says why."""
+    """Raised when an entry cannot be added or changed. The message says why."""
 
 
 class ServerExistsError(EntryError):
@@ -82,14 +82,14 @@ class ServerExistsError(EntryError):
 
 @dataclass(frozen=True, slots=True)
 class EntryFile:
-    """A configuration file in which one entry changes.
+    """A configuration file in which one entry is changed.
 
     Attributes:
         text: the file as it was read.
-        scope: the kind of the file: the user's own, the project's, or the one that --config names.
-        project: the project folder that the file belongs to, or None.
-        in_repository: whether a repository can contain the file, so that no secret is written to
-            it.
+        scope: the kind of file: the user's own, the project's, or the one that --config specifies.
+        project: the project folder that the file belongs to; None if it belongs to no project.
+        in_repository: whether the file can be part of a repository. No secrets are written to it
+            then.
     """
 
     text: HostText
@@ -118,9 +118,8 @@ class EntryFile:
 
     @property
     def _keys(self) -> tuple[str, ...]:
-        """The keys that lead to the entries in the file: `mcpServers`, unless the file lacks this
-        key and has exactly one of the names that other hosts use. In that case, that name is the
-        key.
+        """The keys that lead to the entries in the file. This is `mcpServers`, unless the file
+        lacks this key but has exactly one of the names that other hosts use; then it is that name.
         """
         names = [name for name in OTHER_NAMES if name in self.text.content]
         if "mcpServers" not in self.text.content and len(names) == 1:
@@ -128,14 +127,15 @@ class EntryFile:
         return ("mcpServers",)
 
     def entry(self, name: str) -> JSONObject:
-        """Return one entry. Raise `EntryError` if the entry is not an object."""
+        """Return the entry named `name`. Raise `EntryError` if the entry is not an object."""
         entry = self.servers[name]
         if not isinstance(entry, dict):
             raise EntryError(f"{self.path}: mcpServers.{name} is not an object; change it by hand")
         return entry
 
     def edited(self, name: str, entry: JSONObject | None) -> HostText:
-        """Return the text with this entry, or without the entry with this name.
+        """Return the text with the given entry or, if `entry` is None, without the entry named
+        `name`.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it.
@@ -145,8 +145,8 @@ class EntryFile:
         return self.text.with_entry(self._keys, name, entry)
 
     def write(self, name: str, entry: JSONObject | None) -> EditedFile:
-        """Write this entry, or remove the entry with this name. Return the data that undoing the
-        change needs.
+        """Write the given entry or, if `entry` is None, remove the entry named `name`. Return the
+        data needed to undo the change.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it, or cannot
@@ -162,7 +162,7 @@ def read_entry_file(
     """Read a configuration file.
 
     Raises:
-        HostFileError: the file cannot be read, or is not an object.
+        HostFileError: the file cannot be read, or does not contain an object.
     """
     in_repository = repository_of(Path(os.path.realpath(path)).parent) is not None
     text = read_host_text(path, "json")
@@ -191,7 +191,9 @@ def program_entry(words: list[str], variables: dict[str, str]) -> JSONObject:
 
 
 def address_entry(url: str, headers: dict[str, str]) -> JSONObject:
-    """Return the entry for a server over HTTP: its address, and the headers for each request."""
+    """Return the entry for a server over HTTP: its address, and the headers to send with each
+    request.
+    """
     entry: JSONObject = {"url": url}
     if headers:
         entry["headers"] = dict[str, JSON](headers)
@@ -199,13 +201,13 @@ def address_entry(url: str, headers: dict[str, str]) -> JSONObject:
 
 
 def is_server_address(word: str) -> bool:
-    """Return whether a word is the address of a server, rather than a command."""
+    """Return whether `word` is the address of a server rather than a command."""
     return word.lower().startswith(("http://", "https://"))
 
 
 def address_meant(word: str) -> str | None:
-    """If a command looks like an address without its scheme, return that address. Otherwise, return
-    None. A command that is found on this machine is never taken to be an address.
+    """If `word` looks like an address without its scheme, return the full address. Otherwise,
+    return None. The name of a command on this machine is never taken for an address.
     """
     scheme, separator, rest = word.partition("://")
     if separator and scheme.isalnum():
@@ -234,7 +236,9 @@ def variable_of(text: str) -> tuple[str, str] | None:
 
 
 def header_of(text: str) -> tuple[str, str] | None:
-    """Return the name and the value in `NAME: VALUE`, or None if the text lacks this form."""
+    """Return the name and the value in `NAME: VALUE`, or None if the text does not have this
+    form.
+    """
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         return None
@@ -243,14 +247,14 @@ def header_of(text: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class PlannedEntry:
-    """An entry that is to be written to a file.
+    """An entry to be written to a file.
 
     Attributes:
         file: the file, as it was read.
         name: the name of the server.
-        before: the entry that it replaces, or None for a new server.
+        before: the entry to be replaced, or None for a new server.
         recognised: the entry, with `${secret:NAME}` in place of each secret, and the secrets.
-        in_plain_text: the places of other values in the entry that look like secrets.
+        in_plain_text: where other values in the entry look like secrets.
     """
 
     file: EntryFile
@@ -270,7 +274,7 @@ class PlannedEntry:
         return setting_changes(self.before or {}, self.entry)
 
     def store_secrets(self) -> str | None:
-        """Store the secrets for this server. Return a phrase that tells users where the secrets are
+        """Store the secrets for this server. Return a phrase that tells users where they are
         stored, or None if the entry has no secrets.
 
         Raises:
@@ -286,8 +290,8 @@ class PlannedEntry:
         return stored_in
 
     def left_secrets(self) -> list[str]:
-        """Return the names of the stored secrets that only the replaced entry names. These secrets
-        stay stored, so that the change can be undone.
+        """Return the names of the stored secrets that only the replaced entry uses. These secrets
+        are kept, so that the change can be undone.
         """
         named = secrets_named_in(self.entry)
         return [secret for secret in secrets_named_in(self.before) if secret not in named]
@@ -299,20 +303,20 @@ def plan_addition(
     typed: JSONObject,
     chosen: Mapping[str, bool] = _NOTHING_CHOSEN,
 ) -> PlannedEntry:
-    """Check a new entry, and name its secrets. This function does not write anything.
+    """Check a new entry, and choose names for its secrets. This function does not write anything.
 
     Args:
         file: the file that receives the entry.
         name: the name of the server.
         typed: the entry as a person wrote it, with its secrets.
-        chosen: for each place about which a person has decided, whether its value is a secret; see
+        chosen: the person's decisions, by place, on whether a value is a secret; see
             `recognise_secrets`.
 
     Raises:
-        ConfigurationError: the entry cannot be used.
-        EntryError: a repository can contain the file, and the entry has a value that looks like a
-            secret.
-        ServerExistsError: the file has a server with this name.
+        ConfigurationError: the entry is invalid.
+        EntryError: the file can be part of a repository, and the entry has a value that looks like
+            a secret.
+        ServerExistsError: the file already has a server with this name.
         StoredSecretError: the stored secrets cannot be read.
     """
     if name in file.servers:
@@ -330,22 +334,23 @@ def plan_change(
     typed: JSONObject,
     chosen: Mapping[str, bool] = _NOTHING_CHOSEN,
 ) -> PlannedEntry:
-    """Check an entry that replaces the entry with this name, and name its new secrets.
+    """Check an entry that replaces the one named `name`, and choose names for its new secrets. This
+    function does not write anything.
 
-    A value that is already in the file stays as it is, unless a repository can contain the file.
-    The check changes nothing.
+    Values that are already in the file are left unchanged, unless the file can be part of a
+    repository.
 
     Args:
         file: the file that has the entry.
         name: the name of the server.
         typed: the whole new entry, with its new secrets.
-        chosen: for each place about which a person has decided, whether its value is a secret; see
+        chosen: the person's decisions, by place, on whether a value is a secret; see
             `recognise_secrets`.
 
     Raises:
-        ConfigurationError: the entry cannot be used.
-        EntryError: nothing would change; or a repository can contain the file, and the entry has a
-            value that looks like a secret.
+        ConfigurationError: the entry is invalid.
+        EntryError: nothing would change, or the file can be part of a repository and the entry has
+            a value that looks like a secret.
         StoredSecretError: the stored secrets cannot be read.
     """
     before = file.entry(name)
@@ -373,8 +378,8 @@ def _planned(
 def _without_secrets(
     name: str, entry: JSONObject, file: EntryFile, chosen: Mapping[str, bool]
 ) -> RecognisedSecrets:
-    """Return an entry with `${secret:NAME}` in place of each secret. None of these names belongs to
-    a secret that is already stored.
+    """Return the entry with each secret replaced by `${secret:NAME}`. The names are new: no stored
+    secret has any of them.
     """
     owner = secret_owner(file.path)
     recognised = recognise_secrets(name, entry, chosen=chosen)
@@ -386,14 +391,14 @@ def _without_secrets(
 
 
 def carry_secrets(file: EntryFile, name: str, before: JSONObject, after: JSONObject) -> None:
-    """Let a changed entry use the stored secrets that it could use before the change and that it
-    still names.
+    """Let a changed entry use the stored secrets that it still names, and that it was allowed to
+    use before the change.
 
     Call this only for a change that a person has reviewed, because the entry might send the secrets
     elsewhere.
 
     Raises:
-        ConfigurationError: the new entry cannot be used.
+        ConfigurationError: the new entry is invalid.
         StoredSecretError: the stored secrets cannot be read or written.
     """
     owner = secret_owner(file.path)
@@ -419,13 +424,13 @@ def carry_secrets(file: EntryFile, name: str, before: JSONObject, after: JSONObj
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """A setting of an entry that has changed. The texts contain no secrets.
+    """A changed setting of an entry. The texts contain no secrets.
 
     Attributes:
-        name: `starts` for the command, `calls` for the address, or otherwise the key, followed by
+        name: `starts` for the command, `calls` for the address, and otherwise the key, followed by
             the name of the variable or header (`env.REGION`).
-        before: the previous value, or None if it was not set.
-        after: the new value, or None if it is no longer set.
+        before: the previous value, or None if the setting was not set.
+        after: the new value, or None if the setting is no longer set.
     """
 
     name: str
@@ -434,8 +439,8 @@ class SettingChange:
 
 
 def setting_changes(before: JSONObject, after: JSONObject) -> list[SettingChange]:
-    """Return the settings that differ between two entries: first the settings in the old entry,
-    then the new settings.
+    """Return the settings that differ between two entries. Those of the old entry come first, then
+    the new ones.
     """
     former = _shown_settings(before)
     present = _shown_settings(after)
@@ -486,11 +491,11 @@ def _plain(value: JSON) -> str:
 
 
 def _check_entry(name: str, entry: JSONObject, file: EntryFile) -> list[str]:
-    """Return the places in an entry that still have values that look like secrets.
+    """Return where an entry still has values that look like secrets.
 
     Raises:
-        ConfigurationError: the entry cannot be used.
-        EntryError: a repository can contain the file, and the entry has a secret.
+        ConfigurationError: the entry is invalid.
+        EntryError: the file can be part of a repository, and the entry has a secret.
     """
     _parsed(name, entry)
     places = list(dict.fromkeys(hidden.place for hidden in hidden_in(entry)))
@@ -514,7 +519,7 @@ def is_on(entry: JSONObject) -> bool:
 
 
 def switched(entry: JSONObject, *, on: bool) -> JSONObject:
-    """Return a copy of an entry that turns its server on or off."""
+    """Return a copy of an entry with its server turned on or off."""
     changed: JSONObject = {key: value for key, value in entry.items() if key not in _OFF}
     if not on:
         changed["disabled"] = True
@@ -522,12 +527,14 @@ def switched(entry: JSONObject, *, on: bool) -> JSONObject:
 
 
 def secrets_named_in(entry: JSON) -> list[str]:
-    """Return the names of the stored secrets that an entry uses, without duplicates."""
+    """Return the names of the stored secrets that an entry uses, each only once."""
     return list(dict.fromkeys(_SECRET.findall(encode_text(entry))))
 
 
 def missing_program(entry: JSONObject) -> str | None:
-    """Return an entry's command if this machine has no such program, and otherwise None."""
+    """Return the entry's command if the program is not installed on this machine, and None
+    otherwise.
+    """
     word = read_as(ServerStart, entry).command
     if word is None or "$" in word:
         return None
@@ -536,8 +543,8 @@ def missing_program(entry: JSONObject) -> str | None:
 
 
 def readable_values(entry: JSONObject) -> list[str]:
-    """Return the places of those variables and headers in an entry whose values the file itself
-    contains: these values name neither a stored secret nor a variable.
+    """Return where the entry contains values of variables and headers in plain text, rather than as
+    references to stored secrets or variables.
     """
     return [
         f"{part}.{name}"
@@ -553,19 +560,19 @@ def started_by(entry: JSONObject) -> str:
 
 
 def start_line(shown: JSONObject) -> str:
-    """Return the command line or the address in an entry that `shown_definition` has returned."""
+    """Return the command line or address in an entry returned by `shown_definition`."""
     if "command" not in shown:
         return str(shown.get("url", ""))
     return shlex.join(map(str, [shown["command"], *list_or_empty(shown.get("args"))]))
 
 
 def keep_trust(before: ProjectTrust, expected: str) -> bool:
-    """Trust a project file after a change that only removes something. Return False if another
-    program has changed the file, or a file that it names, in the meantime.
+    """Trust a project file again after a change that only removes something. Return False if
+    another program has changed the file, or a file that it names, in the meantime.
 
     Args:
         before: the trust in the file before the change.
-        expected: the digest that the file has now unless another program has changed it.
+        expected: the digest that the file should have now.
     """
     trusted = {**before.found.covered(before.data), before.found.file.name: expected}
     found = look_at(before.found.file)

@@ -1,7 +1,7 @@
-"""Host files: reads the files in which hosts, the programs that run assistants, list their MCP
-servers (`docs/hosts.md`). The files of each host are listed in `table.py`.
+"""Host files: reads the files in which hosts (the programs that run assistants) list their MCP
+servers (`docs/hosts.md`). `table.py` lists the files of each host.
 
-The valid parts of a damaged file are read, too. The package `editing` writes these files.
+If a file is damaged, its valid parts are read. The `editing` package writes these files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from ideabridge.tools.json_parts import part_at
 
 
 class HostFileError(IdeabridgeError):
-    """A host's configuration file cannot be read or written. The message names the file."""
+    """Raised when a host's configuration file cannot be read or written. The message names the
+    file.
+    """
 
 
 Scope = Literal["local", "project", "user"]
@@ -83,11 +85,11 @@ class HostEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class HostFile:
-    """A place where a host lists servers: an object in a file that maps names to servers.
+    """An object in a host's file that maps names to servers.
 
     Attributes:
         path: the file.
-        scope: the people who use the servers in the file.
+        scope: who uses the servers in the file.
         keys: the keys that lead to the object.
         format: the format in which the host reads the file.
         is_list: whether the keys lead to a list of servers, each with a `name`, instead of an
@@ -105,10 +107,10 @@ class HostFile:
     new_content: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
     def scope_in(self, project: Path) -> Scope:
-        """Return the scope that says who decides about the servers in the file.
+        """Return the scope that says who controls the servers in the file.
 
-        A repository can contain any file in the project's folder, even a file that the host keeps
-        for one user.
+        Any file in the project's folder can be part of a repository, even a file that the host
+        keeps for one user.
         """
         if self.scope == "local" and self.path.is_relative_to(project):
             return "project"
@@ -126,8 +128,8 @@ class HostFile:
         return servers if self.keys else _without_marks(servers)
 
     def located(self, content: JSONObject) -> HostFile:
-        """Return the place of the servers in the content: this place, or one that another host
-        uses, because people copy files from host to host.
+        """Return where the content lists its servers: at these keys or, because people copy files
+        from host to host, at the keys that another host uses.
         """
         present = part_at(content, self.keys)
         if present is not None or len(self.keys) != 1:
@@ -149,17 +151,17 @@ class HostFile:
 
 
 def _without_marks(content: JSONObject) -> JSONObject:
-    """Return the members of an object without `$schema`, comments and the like."""
+    """Return the members of an object except `$schema`, comments and the like."""
     return {key: value for key, value in content.items() if not key.startswith(("$", "_"))}
 
 
 def is_like_a_server(value: JSON) -> bool:
-    """Return whether a value has a command or an address, as a server's entry does."""
+    """Return whether `value` has a command or an address, as a server's entry does."""
     return isinstance(value, dict) and not _SERVER_KEYS.isdisjoint(value)
 
 
 def _by_name(servers: list[JSON]) -> JSONObject:
-    """Return the servers in a list, keyed by name. A server without a name is named by its position
+    """Return the servers in a list, keyed by name. A server without a name is keyed by its position
     in the list.
     """
     named = ReadObject()
@@ -187,8 +189,8 @@ class HostDocument:
         path: the file.
         text: the text of the file, or None if the file does not exist.
         content: the object in the file; empty if the file does not exist.
-        damage: the syntax error if the text is malformed, otherwise "". In a malformed text, the
-            content has only the parts that can be read.
+        damage: the syntax error if the text is malformed, otherwise "". If the text is malformed,
+            `content` has only the parts that can be read.
     """
 
     path: Path
@@ -201,7 +203,7 @@ def read_tolerantly(
     path: Path, file_format: FileFormat = "json", max_bytes: int = MAX_BYTES
 ) -> HostDocument:
     """Read a host's file. If the file is damaged, read its valid parts, and describe the error in
-    `damage` of the result.
+    `damage`.
 
     Raises:
         HostFileError: the file cannot be opened, is larger than `max_bytes`, or is not text.

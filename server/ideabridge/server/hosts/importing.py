@@ -44,7 +44,7 @@ class ServerImport:
         receiving: the configurations that receive servers.
         trusted: the project's files that receive servers and are trusted afterwards.
         moving: the servers that are removed from the host.
-        staying: with `--move`, a line for each server that stays in the host.
+        staying: with `--move`, a line for each server that remains in the host.
         changes: the host's files from which servers are removed, each with its new text.
     """
 
@@ -61,19 +61,19 @@ class ServerImport:
 
     @property
     def has_failed(self) -> bool:
-        """True if no server is adopted, and a server cannot be adopted or one of the host's files
-        cannot be read.
+        """True if no server is adopted, and there are servers that cannot be adopted or problems
+        with the host's files.
         """
         adopted = any(adoption.adopted for adoption in self.adoptions)
         unusable = any(adoption.verdict in ("unusable", "taken") for adoption in self.adoptions)
         return (unusable or bool(self.problems)) and not adopted
 
     def received_by(self, target: Destination) -> list[Adoption]:
-        """Return the servers that are written to a configuration."""
+        """Return the servers that are added to the given configuration."""
         return _received(self.adoptions, target)
 
     def check_files(self) -> None:
-        """Find the errors in the files before anything is written."""
+        """Raise any errors in the files before anything is written."""
         for target in self.receiving:
             check_place(target.file, self._project_of(target))
             merge_servers(target, self.adoptions)
@@ -82,8 +82,8 @@ class ServerImport:
             check_place(text.path, self._project_around(text))
 
     def store_secrets(self) -> list[str]:
-        """Store the secrets of the servers that are written. Return, for each secret, a phrase that
-        tells users where the secret is stored.
+        """Store the secrets of the servers that are written. Return a phrase for each secret that
+        tells users where it is stored.
         """
         return [
             place
@@ -110,7 +110,7 @@ class ServerImport:
         return [text.edit(project=self._project_around(text)) for text in self.changes]
 
     def record(self, files: list[EditedFile]) -> None:
-        """Note the files that were written, so that the import can be undone."""
+        """Record the files that were written, so that the import can be undone."""
         if files:
             record_edit(undone_as(self.host), self.places.project, files, self.trusted)
 
@@ -118,8 +118,8 @@ class ServerImport:
         return None if target.is_own else self.places.project
 
     def _project_around(self, text: HostText) -> Path | None:
-        """If a host's file belongs to the project, return the project folder. Otherwise, return
-        None.
+        """Return the project folder if the given file of a host belongs to the project, and None
+        otherwise.
         """
         belongs = any(
             adoption.file == text.path and adoption.scope == "project" for adoption in self.moving
@@ -128,7 +128,7 @@ class ServerImport:
 
 
 def undone_as(host: Host) -> str:
-    """Return the name under which the notes about an import refer to its command."""
+    """Return the name of an import's command in the records of edits."""
     return f"servers import {host.name}"
 
 
@@ -137,8 +137,8 @@ def destinations(config: Path | None, *, is_shared: bool, project: Path) -> Dest
 
     Args:
         config: the absolute path of the file that receives all servers, or None for the user's and
-            the project's configuration.
-        is_shared: whether a repository can contain `config`.
+            the project's configurations.
+        is_shared: whether `config` can be part of a repository.
         project: the project folder.
 
     Raises:
@@ -175,8 +175,8 @@ def plan_import(
         host: the host.
         targets: the configurations that receive servers.
         project: the project folder.
-        names: the servers that the person named; empty for all.
-        replaces: whether to replace servers of the same name.
+        names: the servers that the user named. If empty, all are imported.
+        replaces: whether to replace servers with the same name.
         move: whether to remove the servers from the host.
 
     Raises:
@@ -228,7 +228,7 @@ def _received(adoptions: Sequence[Adoption], target: Destination) -> list[Adopti
 
 def _left_to_project(adoption: Adoption) -> Adoption:
     """Do not adopt a server from the project's file into the user's configuration, unless the user
-    has named it.
+    named it.
     """
     if adoption.adopted and adoption.target.is_own and adoption.scope == "project":
         reason = "it belongs to the project; name it to import it into your own configuration"

@@ -1,9 +1,9 @@
-"""Translates the notations for variables in a host's file into the `${VAR}` of `ideabridge.json`.
+"""Translates the notations for variables in a host's file to the `${VAR}` of `ideabridge.json`.
 
-A host obtains some values in ways that ideabridge cannot: it asks a person, reads a setting, or
-runs a command. A variable takes the place of such a value, and a note says which variable to set.
-Text that a host passes on unchanged is escaped, so that it never refers to one of ideabridge's
-variables or secrets by accident.
+A host obtains some values in ways that ideabridge cannot: it prompts the user, reads a setting, or
+runs a command. Such a value is replaced by a variable, and a note says which variable to set. Text
+that a host passes on unchanged is escaped, so that it never refers to one of ideabridge's variables
+or secrets by accident.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ host gets such a name: `${input:path}` is not `${PATH}`.
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A value for which the host asks a person.
+    """A value for which the host prompts the user.
 
     Attributes:
         prompt: the text that the host shows.
-        default: the value that the host suggests, or "".
+        default: the value that the host suggests, or "" if it suggests none.
     """
 
     prompt: str = ""
@@ -89,7 +89,7 @@ class Input:
 
 
 def read_host_inputs(content: JSONObject, keys: tuple[str, ...] = ()) -> dict[str, Input]:
-    """Return the `inputs` of a host's file, keyed by id. The default of a password is left out.
+    """Return the `inputs` in a host's file, keyed by id. Default passwords are omitted.
 
     Args:
         content: the content of the file.
@@ -120,11 +120,12 @@ class HostVariables:
 
     Attributes:
         title: the name of the host in notes.
-        notations: the notations that the host supports, besides those with a kind (`${env:X}`).
+        notations: the notations that the host supports besides those with a kind, such as
+            `${env:X}`.
         project_names: the variables that the host sets to the project folder.
-        environment: the folders that editor variables stand for.
+        environment: the folders that the variables of editors stand for.
         inputs: the values that the host asks for, keyed by id.
-        notes: the translation's notes for the user.
+        notes: notes for the user about the translation.
     """
 
     title: str
@@ -138,8 +139,9 @@ class HostVariables:
         """Translate every string in a value.
 
         Args:
-            value: the value.
-            is_argument: whether the program itself might expand a `${X}` that the host passes on.
+            value: the value to translate.
+            is_argument: whether the value is an argument of a program, which might itself expand a
+                `${X}` that the host passes on.
         """
         return map_strings(value, partial(self.text, is_argument=is_argument))
 
@@ -183,12 +185,12 @@ class HostVariables:
         return f"${{{inside}}}"
 
     def _passed_on(self, written: str) -> str:
-        """Escape a string, so that the server receives it unchanged."""
+        """Escape a string so that the server receives it unchanged."""
         return f"${written}"
 
     def _editor_value(self, inside: str) -> str | None:
         """Return the replacement for an editor's variable without a kind, such as
-        `${workspaceFolder}`. Return None for any other variable.
+        `${workspaceFolder}`, or None for any other variable.
         """
         is_windows = self.environment.platform == "win32"
         match inside:
@@ -246,14 +248,12 @@ _KINDS: Final = {
 
 
 def as_written(text: str) -> str:
-    """Return a string for `ideabridge.json`, escaped so that no part is read as a variable."""
+    """Escape a string for `ideabridge.json` so that no part of it is read as a variable."""
     return text.replace("${", "$${")
 
 
 def _variable_name(kind: str, name: str) -> str:
-    """Return the name of the variable that takes the place of a value that only the host can
-    obtain.
-    """
+    """Return the name of the variable that replaces a value that only the host can obtain."""
     if kind == "file":
         name = PurePath(name.replace("\\", "/")).name
 

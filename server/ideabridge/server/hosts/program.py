@@ -1,7 +1,7 @@
 """Program: returns the command with which a host starts ideabridge.
 
-The command still works after this machine's caches are emptied, and on other machines whose users
-share the host's file.
+The command still works after the caches on this machine are cleared, and on the other machines of a
+team that shares the host's file.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ class Program:
 
     Attributes:
         words: the program and its first arguments.
-        note: an instruction that the user must follow before the command works, or "" if it
-            already works.
+        note: what the user must do before the command works, or "" if it already works.
     """
 
     words: tuple[str, ...]
@@ -61,7 +60,7 @@ def this_program() -> list[str]:
 
 
 def lasting_program(*, shared: bool) -> Program:
-    """Return the command for a host's file.
+    """Return the command to write into a host's file.
 
     Args:
         shared: whether a team shares the file, so that it must not contain paths on this machine.
@@ -88,8 +87,8 @@ def lasting_program(*, shared: bool) -> Program:
 
 
 def _is_cached(prefix: Path) -> bool:
-    """Return whether this program's environment is in a cache that can be emptied: `uvx` and `pipx
-    run` create such environments.
+    """Return whether this program's environment is in a cache that can be cleared, as the
+    environments of `uvx` and `pipx run` are.
     """
     caches = [platformdirs.user_cache_path()]
     # Other caches have a file with this name in them (Cache Directory Tagging Specification).
@@ -98,7 +97,7 @@ def _is_cached(prefix: Path) -> bool:
 
 
 def _runner(prefix: Path, *, shared: bool) -> Program:
-    """Return the command that recreates an environment in a cache."""
+    """Return the command that recreates a cached environment."""
     runner = "pipx" if "pipx" in prefix.parts else "uvx"
     path = shutil.which(runner)
     program = runner if shared or path is None else str(Path(path).absolute())
@@ -116,8 +115,8 @@ def _runner(prefix: Path, *, shared: bool) -> Program:
 
 
 def _source(*, shared: bool) -> tuple[str, str]:
-    """Return the source from which the environment was installed, in the notation of the runners,
-    and a note.
+    """Return where the environment was installed from, in the notation of the runners, and a
+    note.
     """
     origin = _origin()
     url = origin.get("url")

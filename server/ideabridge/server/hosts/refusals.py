@@ -1,5 +1,5 @@
-"""Refusals: finds the servers that a host does not start because one of its files refuses them,
-outside their entries, by name, command or address.
+"""Refusals: finds the servers that a host does not start because one of its files refuses them by
+name, command or address, outside their entries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _List:
 
 @dataclass(slots=True)
 class Refused:
-    """A server's refusals in a host's files.
+    """What a host's files refuse about a server.
 
     Attributes:
         is_off: whether the host does not start the server.
@@ -48,7 +48,7 @@ class HostRefusals:
     Args:
         host: the host.
         environment: the folders and variables that locate the host's files.
-        content_of: returns the content of a file, or the valid parts of it.
+        content_of: returns the content of a file, or its valid parts.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class HostRefusals:
         self._lists = list(_read(host, environment, content_of))
 
     def of(self, name: str, scope: Scope, entry: JSONObject) -> Refused:
-        """Return a server's refusals.
+        """Return what the host refuses about the given server.
 
         Args:
             name: the name of the server in the host.
-            scope: the people who use the server.
+            scope: who uses the server.
             entry: the entry of the server in `ideabridge.json`.
         """
         result = Refused()
@@ -148,8 +148,8 @@ def _tools_turned_off(refusal_list: _List) -> Iterator[str]:
 
 
 def _tools_of_rules(items: list[JSON], name: str) -> list[str]:
-    """Return a server's tools that appear in rules such as `mcp__SERVER__TOOL`. A rule about the
-    whole server yields the tool "".
+    """Return the server's tools that appear in rules such as `mcp__SERVER__TOOL`. A rule about the
+    whole server yields "" as the tool.
     """
     # In its rules, the host replaces all other characters in the server's name with `_`.
     server = "mcp__" + re.sub(r"[^A-Za-z0-9_-]", "_", name)

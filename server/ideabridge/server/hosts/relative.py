@@ -1,4 +1,4 @@
-"""Relative paths: finds relative paths in the entry for a server that a host starts in each
+"""Relative paths: finds relative paths in the entry of a server that a host starts in each
 project's folder.
 
 ideabridge starts a server that has no `cwd` in the folder of ideabridge's own configuration, where
@@ -31,7 +31,7 @@ _FOLDER_VARIABLE: Final = re.compile(r"(PATH|DIR|DIRS|DIRECTORY|FOLDER|ROOT)$", 
 
 
 def relative_places(entry: JSONObject, project: Path) -> list[str]:
-    """Return the places in an entry that contain a relative path, such as `args.1` or `env.DB`.
+    """Return where an entry contains relative paths, such as `args.1` or `env.DB`.
 
     Args:
         entry: the entry in `ideabridge.json`.

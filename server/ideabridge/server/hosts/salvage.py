@@ -1,8 +1,8 @@
 """Salvage: reads the valid parts of a damaged file, which is truncated or partly malformed.
 
-An object that is malformed or truncated becomes a `PartialObject`. It contains the members that can
-be read, and must not be used as if it were complete. The objects next to it are complete. TOML is
-read table by table, and YAML member by member.
+A malformed or truncated object becomes a `PartialObject`. It contains only the members that can be
+read, and must not be used as if it were complete. Its sibling objects are complete. TOML is read
+table by table, and YAML member by member.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ReadObject(dict[str, JSON]):
     """An object as it is written in a host's file.
 
     Attributes:
-        repeated: the names that occur more than once; each has its last value.
+        repeated: the keys that occur more than once. The last value of each is used.
     """
 
     repeated: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class PartialObject(ReadObject):
 
 
 def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object for the JSON parser, as a `ReadObject` if a name occurs twice."""
+    """Return an object for the JSON parser. If a key occurs twice, the object is a `ReadObject`."""
     members = dict(pairs)
     if len(members) == len(pairs):
         return members
@@ -84,7 +84,7 @@ def refuse_constant(name: str) -> Any:
 
 
 def decoder() -> json.JSONDecoder:
-    """Return a JSON decoder that records which names occur twice."""
+    """Return a JSON decoder that records which keys occur more than once."""
     return json.JSONDecoder(object_pairs_hook=object_of_pairs, parse_constant=refuse_constant)
 
 
@@ -102,7 +102,7 @@ class _Scanner:
         self._left = _MOST_READINGS * len(text)
 
     def value(self, start: int, depth: int) -> tuple[JSON, int]:
-        """Return the value at a position, and the position after it."""
+        """Return the value that begins at `start`, and the position after it."""
         try:
             value, end = self._decoder.raw_decode(self._text, start)
         except (ValueError, RecursionError) as error:
@@ -122,8 +122,8 @@ class _Scanner:
         return cast("JSON", value), end
 
     def _members(self, start: int, depth: int) -> tuple[PartialObject, int]:
-        """Read the members of the object that begins at a position. Return them and the position
-        where they end.
+        """Return the members of the object that begins at `start`, and the position where the
+        object ends.
         """
         members = PartialObject()
         place = self._skip(start + 1)
@@ -180,8 +180,8 @@ class _Scanner:
 
 
 def salvage_json(text: str) -> JSONObject:
-    """Return the members of a JSON text that can be read. A member that is malformed or truncated
-    is a `PartialObject`.
+    """Return the readable members of a JSON text. A malformed or truncated member becomes a
+    `PartialObject`.
     """
     plain = blank_comments(text)
     start = plain.find("{")
@@ -196,8 +196,8 @@ def salvage_json(text: str) -> JSONObject:
 
 
 def salvage_toml(text: str) -> JSONObject:
-    """Return the tables of a TOML file that can be read separately. A table that cannot be read
-    is a `PartialObject`.
+    """Parse each table of a TOML file separately. A table that cannot be read becomes a
+    `PartialObject`.
     """
     result: JSONObject = {}
     failures = 0
@@ -234,7 +234,7 @@ def plain_toml(text: str) -> JSONObject:
 
 
 def _mark_partial(table: JSONObject) -> None:
-    """Replace the innermost object in a chain of single members with a partial object."""
+    """Replace the innermost object in a chain of single-member objects with a partial object."""
     for name, value in table.items():
         if isinstance(value, dict) and value:
             _mark_partial(value)
@@ -243,8 +243,8 @@ def _mark_partial(table: JSONObject) -> None:
 
 
 def _merge(whole: JSONObject, part: JSONObject) -> None:
-    """Add the members of `part` to `whole`. A table that occurs twice is partial, because TOML does
-    not define which one counts.
+    """Add the members of `part` to `whole`. A table that occurs twice is marked as partial, because
+    TOML does not define which one applies.
     """
     for name, value in part.items():
         present = whole.get(name)
@@ -298,8 +298,8 @@ def _add_yaml(result: JSONObject, block: str) -> None:
 
 
 def _salvaged_member(block: str, most: int) -> tuple[JSONObject, int]:
-    """Return a member whose value is a mapping or a list, and the number of items that were tried:
-    the first `most`. An item that cannot be read becomes a `PartialObject`.
+    """Return a member whose value is a mapping or a list, and the number of items tried (at most
+    `most`). An item that cannot be read becomes a `PartialObject`.
     """
     header, _, body = block.partition("\n")
     name = header.partition(":")[0].strip().strip("\"'")

@@ -1,6 +1,6 @@
-"""Table: describes where each host lists its MCP servers, and in which form (`docs/hosts.md`).
+"""Table: describes where and in which form each host lists its MCP servers (`docs/hosts.md`).
 
-Everything that import, `install`, `doctor` and completion know about hosts is in this table.
+Import, `install`, `doctor` and completion take all their knowledge of hosts from this table.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _MOST_MATCHES: Final = 100
 
 
 class UnknownHostError(IdeabridgeError):
-    """No host has this name. The message names similar ones."""
+    """Raised when no host has the given name. The message suggests similar names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place where a host lists servers, on any machine.
+    """A location where a host lists servers, independent of the machine.
 
     Attributes:
-        scope: the people who use the servers in the place.
+        scope: who uses the servers.
         path: the path of the file. It starts with `{project}`, `{home}`, `{config}` (`~/.config`)
             or `{apps}` (the folder for the data of desktop programs). A `*` stands for any name.
         keys: the keys that lead to the servers. `{project}` stands for the folder of the project.
         format: the format in which the host reads the file.
         is_list: see `HostFile`.
         is_current: see `HostFile`.
-        variable: an environment variable that replaces the folder of the path, if it is set.
-        platforms: the values of `sys.platform` on which the host reads the place; empty for all.
+        variable: an environment variable that, if set, replaces the folder of the path.
+        platforms: the values of `sys.platform` on which the host reads the file; empty for all.
         new_content: see `HostFile`.
     """
 
@@ -60,8 +60,8 @@ class Place:
     new_content: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
     def files(self, environment: HostEnvironment) -> Iterator[HostFile]:
-        """Yield the files of this place on one machine: one file, or all existing files if the path
-        contains a `*`.
+        """Yield the files at this location on the given machine: a single file or, if the path
+        contains a `*`, all files that match.
         """
         if self.platforms and environment.platform not in self.platforms:
             return
@@ -103,7 +103,7 @@ class Place:
 
 
 def _folder(name: str, environment: HostEnvironment) -> Path:
-    """Return the folder that the first part of a place's path stands for."""
+    """Return the folder that the first part of a path stands for, such as `{home}`."""
     variables = environment.variables
     match name:
         case "{project}":
@@ -120,13 +120,13 @@ def _folder(name: str, environment: HostEnvironment) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class EntryShape:
-    """The form in which a host writes the entry for a server that is a program.
+    """The form of a host's entry for a server that is a program.
 
     Attributes:
         first: the keys that come before the command, with their values.
         command: the key for the program.
-        arguments: the key for its arguments; None if the command is a list of the program and its
-            arguments.
+        arguments: the key for the program's arguments; None if the command is a list of the program
+            and its arguments.
         last: the keys that come after the arguments, with their values.
     """
 
@@ -136,7 +136,7 @@ class EntryShape:
     last: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
     def entry(self, command: list[str]) -> JSONObject:
-        """Return the entry that starts a command: the program and its arguments."""
+        """Return the entry that starts the given command: the program and its arguments."""
         words: list[JSON] = [*command]
         if self.arguments is None:
             return {**self.first, self.command: words, **self.last}
@@ -145,15 +145,15 @@ class EntryShape:
 
 @dataclass(frozen=True, slots=True)
 class AddressShape:
-    """The form in which a host writes the entry for a server at an address.
+    """The form of a host's entry for a server at an address.
 
     Attributes:
         url: the key for the address.
         headers: the key for the headers.
         first: the keys that come before the address, with their values.
         last: the keys that come after the headers, with their values.
-        reference: the notation in which a header refers to an environment variable, with `NAME` in
-            place of the variable's name; "" if the notation is not known.
+        reference: the notation in which a header refers to an environment variable, with `NAME` for
+            the name of the variable; "" if the notation is unknown.
         variable_key: the key for the name of the variable that contains the bearer token, used
             instead of the headers; "" if the host has no such key.
     """
@@ -183,7 +183,7 @@ class AddressShape:
 
 @dataclass(frozen=True, slots=True)
 class HostRefusal:
-    """A place where a host lists servers that it does not start.
+    """A list in a host's file of the servers that the host does not start.
 
     Attributes:
         scope: the projects in which the host does not start the servers: `user` for all projects,
@@ -195,7 +195,7 @@ class HostRefusal:
             objects with `serverName`, `serverCommand` or `serverUrl`. `tools` is an object whose
             keys are patterns for tool names; the value `false` turns the tools off. `rules` is a
             list of `mcp__SERVER__TOOL` or, for all of a server's tools, `mcp__SERVER`.
-        of: the scopes of the servers that the list is about; empty for all.
+        of: the scopes of the servers that the list applies to; empty for all.
         format: the format of the file.
         variable: as in `Place`.
     """
@@ -209,7 +209,7 @@ class HostRefusal:
     variable: str = ""
 
     def file(self, environment: HostEnvironment) -> HostFile:
-        """Return the file on one machine, with the keys that lead to the list."""
+        """Return the file on the given machine, with the keys that lead to the list."""
         place = Place(self.scope, self.path, self.keys, self.format, variable=self.variable)
         return next(place.files(environment))
 
@@ -226,26 +226,23 @@ class Host:
 
     Attributes:
         name: the name of the host on the command line.
-        title: the name of the host as people see it.
-        places: the places that the host reads, the one that takes precedence first.
-        shape: the form of an entry that starts ideabridge. `translate.py` reads the entries of
-            other servers, and knows the keys of all hosts.
-        address: the form of an entry that connects to a server; None if it is not known.
+        title: the name of the host for display.
+        places: where the host lists servers, in order of precedence.
+        shape: the form of an entry that starts ideabridge. The entries of other servers are read by
+            `translate.py`, which knows the keys of all hosts.
+        address: the form of an entry that connects to a server; None if unknown.
         notations: the notations for variables that the host supports.
-        timeouts: the host's keys for timeouts, each with the corresponding key in
-            `ideabridge.json` and the number of the host's units in a second.
+        timeouts: the host's keys for timeouts, each with the corresponding key in `ideabridge.json`
+            and the number of the host's units in a second.
         url_kinds: the transport that each address key implies if the entry has no `type`. For other
             keys, ideabridge tries the transports, as most hosts do.
-        own_kinds: the values of `type` or `source` in entries that are parts of the host, not
-            servers.
+        own_kinds: the values of `type` or `source` that mark an entry as a part of the host rather
+            than a server.
         project_variables: variables that the host sets to the project folder.
-        folder: the text with which an entry in a project's file refers to the folder of the
-            project. Hosts start the servers of a project's file in this folder, unless the table
-            says otherwise.
-        refusals: the place where the host lists servers that it does not start, outside their
-            entries.
-        unsure: a text for docs/hosts.md about the questions that the host's documentation leaves
-            open.
+        folder: the notation for the project folder in the entries of a project's file. Hosts start
+            the servers of a project's file in the project folder, unless the table says otherwise.
+        refusals: where the host lists servers that it does not start, outside their entries.
+        unsure: a text for docs/hosts.md about what the host's documentation leaves open.
         command: the words of the host's own command that adds a server to it. `{scope}` and
             `{name}` stand for the scope and the name of the server; the words of the server's
             command follow. Empty if the host has no such command.
@@ -271,7 +268,7 @@ class Host:
     platforms: tuple[str, ...] = ()
 
     def files(self, environment: HostEnvironment) -> list[HostFile]:
-        """Return the files that the host reads on one machine. The first one takes precedence."""
+        """Return the files that the host reads on the given machine, in order of precedence."""
         files: dict[tuple[Path, tuple[str, ...]], HostFile] = {}
         for place in self.places:
             for file in place.files(environment):
@@ -284,8 +281,8 @@ class Host:
         return list(dict.fromkeys(place.scope for place in self.places if place.is_current))
 
     def target(self, environment: HostEnvironment, scope: Scope) -> HostFile:
-        """Return the file that `install` writes to: the first existing file of the scope or, if
-        none exists, the scope's first file.
+        """Return the file that `install` writes to: the scope's first existing file or, if none
+        exists, the first file in the scope.
 
         Raises:
             HostFileError: the host reads no file in that scope.
@@ -311,8 +308,8 @@ class Host:
         return self.shape.entry(command)
 
     def shell_command(self, scope: Scope, command: list[str]) -> list[str]:
-        """Return the words of the host's own command that adds ideabridge as `install` would, or no
-        words if the host has no such command.
+        """Return the words of the host's own command that adds ideabridge as `install` would, or an
+        empty list if the host has no such command.
         """
         if not self.command or self.command_scope not in (None, scope):
             return []
@@ -747,18 +744,16 @@ HOSTS: Final = (
 
 
 def host_title(name: str) -> str:
-    """Return the name by which people know a host. A name that belongs to no host is returned
-    unchanged.
-    """
+    """Return the display name of a host. A name that belongs to no host is returned unchanged."""
     return next((host.title for host in HOSTS if host.name == name), name)
 
 
 def find_host(name: str, *, otherwise: str = "") -> Host:
-    """Return the host with this name.
+    """Return the host named `name`.
 
     Args:
         name: the name on the command line.
-        otherwise: a text that says what a person can do with a host that is not in the table.
+        otherwise: a text that says what to do about a host that is not in the table.
 
     Raises:
         UnknownHostError: no host has this name.

@@ -1,10 +1,10 @@
-"""Translation: translates a server's entry in a host's file into an entry of `mcpServers` in
+"""Translation: translates a server's entry in a host's file to an entry of `mcpServers` in
 `ideabridge.json`.
 
 The keys of all hosts are accepted in every file, because people copy entries from host to host. A
-key that has no meaning for ideabridge is left out, and a note names the key. A server is unusable
-only if its meaning cannot be guessed: it has neither a command nor an address, or has both, or has
-an unreadable list of forbidden tools.
+key that has no meaning for ideabridge is omitted, and a note names it. A server is unusable only if
+its meaning cannot be guessed: it has neither a command nor an address, or has both, or has an
+unreadable list of forbidden tools.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _MAX_ENV_FILE: Final = 256 * 1024
 
 
 class UnusableEntryError(Exception):
-    """An entry cannot be translated. The message says why."""
+    """Raised when an entry cannot be translated. The message says why."""
 
 
 @dataclass(slots=True)
@@ -100,8 +100,8 @@ class Translation:
 
     Attributes:
         entry: the entry in `ideabridge.json`.
-        notes: hints for the user, such as the variables to set and the keys that were left out.
-        problem: the reason why the server cannot be adopted, or None.
+        notes: hints for the user, such as the variables to set and the keys that were omitted.
+        problem: why the server cannot be adopted, or None if it can.
         approved: the tools that the host calls without asking; `*` stands for all of them.
     """
 
@@ -124,8 +124,8 @@ def translate_server(
         raw: the entry in the host's file.
         host: the host.
         environment: the values of variables such as `${workspaceFolder}`.
-        inputs: the values that the host asks a person for.
-        scope: the people who use the servers in the file.
+        inputs: the values for which the host prompts the user.
+        scope: who uses the servers in the file.
     """
     if not isinstance(raw, dict):
         return Translation({}, problem="is not an object")
@@ -148,9 +148,9 @@ def translate_server(
 
 @dataclass(slots=True)
 class _Entry:
-    """The entry for `ideabridge.json`, built up while the keys of the host's entry are read.
+    """The entry for `ideabridge.json`, which is built up as the keys of the host's entry are read.
 
-    An attribute is None or empty until a key has been read into it.
+    An attribute is None or empty until its key has been read.
 
     Attributes:
         times: `timeout` and `connect_timeout`, in seconds.
@@ -328,7 +328,7 @@ class _Translator:
                 self._leave_out(key, value)
 
     def _read_header_key(self, key: str, value: JSON) -> None:
-        """Read a header, or a list of variables that contain the values of headers."""
+        """Read a header, or a list of variables that contain header values."""
         if key == "env_http_headers":
             names = self._texts(key, value, ":")
             self._add_headers({name: f"${{env:{text}}}" for name, text in names.items()})
@@ -338,7 +338,7 @@ class _Translator:
             self._add_headers({"Authorization": f"Bearer ${{env:{self._text(key, value)}}}"})
 
     def _leave_out(self, key: str, value: JSON) -> None:
-        """Note that a key is left out, unless the key would change nothing."""
+        """Note that a key is omitted, unless it would have no effect."""
         if key in _NO_MEANING or key.startswith(("_", "$", "//")) or value in ({}, [], "", False):
             return
         meaning = _RESTRICTIONS.get(key)
@@ -373,18 +373,18 @@ class _Translator:
         return [self._variables.text(word, is_argument=True) for word in words]
 
     def _filled(self, members: Mapping[str, str]) -> dict[str, str]:
-        """Return values, keyed by name, in the notation of ideabridge instead of the host's."""
+        """Translate values, keyed by name, from the host's notation to ideabridge's."""
         return {name: self._variables.text(text) for name, text in members.items()}
 
     def _add_missing_variables(self, members: Mapping[str, str]) -> None:
-        """Add variables to the server's environment, except those that already have a value."""
+        """Add variables to the server's environment, except those that are already set."""
         self.entry.env = {**self._filled(members), **self.entry.env}
 
     def _add_headers(self, members: Mapping[str, str]) -> None:
         self.entry.headers |= self._filled(members)
 
     def _pass_on(self, key: str, value: JSON) -> None:
-        """Read a list of variables whose values the host passes on from its own environment."""
+        """Read a list of variables that the host passes on from its own environment."""
         names: dict[str, str] = {}
         items = value if isinstance(value, list) else [value]
         for item in items:
@@ -416,9 +416,9 @@ class _Translator:
     def _read_env_file(self, value: JSON) -> None:
         """Read the variables in a file.
 
-        A host's file in the project is allowed to name only a file in the project. The values in
-        the named file are not copied, because a repository can contain the configuration that would
-        receive them.
+        If the host's file belongs to the project, it is allowed to name only a file in the project.
+        The values in the named file are then not copied, because the configuration that receives
+        them can be part of a repository.
         """
         path = Path(
             self._variables.text(self._text("envFile", value)).replace(
@@ -456,7 +456,7 @@ class _Translator:
     # -- tools -------------------------------------------------------------------------------------
 
     def _read_tools(self, own_key: str, key: str, value: JSON) -> None:
-        """Read a list of the tools that are offered, or of the tools that are not offered."""
+        """Read a list of the tools that are offered, or of the tools that are not."""
         listed = [value] if isinstance(value, str) else value
         if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
             raise UnusableEntryError(f"{key}: expected a list of tool names")
@@ -472,8 +472,8 @@ class _Translator:
             self.entry.allow = names
 
     def _read_tool_table(self, value: JSON) -> None:
-        """Read `tools`, which contains the names of the tools that are offered, or settings keyed
-        by tool.
+        """Read `tools`, which contains either the names of the offered tools or settings keyed by
+        tool.
         """
         if isinstance(value, list) and all(isinstance(name, str) for name in value):
             self._read_tools("allow", "tools", value)
@@ -492,8 +492,8 @@ class _Translator:
         self._note("'tools' also has settings that have no meaning in ideabridge and are left out")
 
     def _read_approvals(self, key: str, value: JSON) -> None:
-        """Record the tools that the host calls without asking. Whether ideabridge itself asks
-        depends on its own rules.
+        """Record the tools that the host calls without asking. Whether ideabridge asks depends on
+        its own rules.
         """
         if isinstance(value, list):
             self.approved += [name for name in value if isinstance(name, str) and name]
@@ -549,7 +549,7 @@ class _Translator:
         self.entry.times.setdefault(own_key, int(seconds) if seconds.is_integer() else seconds)
 
     def _units(self, key: str, value: float) -> int | None:
-        """Return the number of units of a timeout in one second, or None if the unit is unknown.
+        """Return how many of a timeout's units make one second, or None if the unit is unknown.
 
         Unless the key names the unit, a number might come from another host's file: a number below
         1,000 is surely in seconds, and a number larger than any timeout in seconds is surely in
@@ -565,7 +565,7 @@ class _Translator:
     # -- signing in --------------------------------------------------------------------------------
 
     def _read_auth(self, key: str, value: JSON) -> None:
-        """Read the settings for signing in that ideabridge needs."""
+        """Read the sign-in settings that ideabridge needs."""
         if not isinstance(value, dict):
             if value not in ("oauth", True):
                 self._note(f"'{key}' has no meaning in ideabridge and is left out")
@@ -597,8 +597,8 @@ class _Translator:
     # -- completing the entry ----------------------------------------------------------------------
 
     def _read_type(self, raw: JSONObject) -> None:
-        """Read the transport. A transport that is unknown, or that does not fit the other keys, is
-        left out.
+        """Read the transport. A transport that is unknown, or that does not match the other keys,
+        is omitted.
         """
         kinds = {key: value for key, value in _flat(raw) if _OWN_KEYS.get(key) == "type"}
         written = kinds.get("type") or next(filter(None, kinds.values()), None)
@@ -620,7 +620,7 @@ class _Translator:
             self.entry.type = self._host.url_kinds.get(used)
 
     def _drop_keys_of_addresses(self) -> None:
-        """Leave out the keys that an entry with a program must not have."""
+        """Remove the keys that are not allowed in an entry with a program."""
         if self.entry.headers:
             self._note("'headers' is not allowed with a program; it is left out")
             self.entry.headers = {}
@@ -629,7 +629,7 @@ class _Translator:
             self.entry.auth = {}
 
     def _drop_keys_of_programs(self) -> None:
-        """Leave out the keys that an entry with an address must not have."""
+        """Remove the keys that are not allowed in an entry with an address."""
         if self.entry.args:
             self._note("'args' is not allowed with an address; it is left out")
             self.entry.args = []
@@ -641,7 +641,9 @@ class _Translator:
             self.entry.cwd = None
 
     def _fill_headers(self) -> None:
-        """Fill variables from the entry's own environment into headers, as Goose does."""
+        """Replace variables in headers with values from the entry's own environment, as Goose
+        does.
+        """
         used = False
         for name, text in self.entry.headers.items():
             for variable, value in self.entry.env.items():
@@ -668,7 +670,7 @@ class _Translator:
             self._add_missing_variables({name: f"${{env:{name}}}"})
 
     def _split_command(self, line: str) -> None:
-        """Split a command line into words, because no program has a whole command line as its name.
+        """Split a command line into words, because no program is named like a whole command line.
         Refuse a line that only a shell can interpret.
         """
         if _SHELL_CHARACTERS.search(line):
@@ -790,7 +792,7 @@ def _is_loopback(value: JSON) -> bool:
 
 
 def _docker_names(command: str, words: list[str]) -> Iterator[str]:
-    """Yield the names of the variables that `docker run -e NAME` passes to a container."""
+    """Yield the names of the variables that `docker run -e NAME` passes to the container."""
     name = PurePath(command.replace("\\", "/")).name.lower().removesuffix(".exe")
     if name not in _DOCKER or "run" not in words:
         return
@@ -829,7 +831,7 @@ def _variables_in(text: str) -> dict[str, str]:
 
 
 def is_ourselves(entry: JSONObject) -> bool:
-    """Return whether an entry, in any host's format, starts ideabridge, which cannot be its own
+    """Return whether an entry in any host's format starts ideabridge, which cannot be its own
     server.
     """
     words = started_words(entry)
@@ -839,8 +841,8 @@ def is_ourselves(entry: JSONObject) -> bool:
 
 
 def started_words(entry: JSONObject) -> list[str]:
-    """Return the program that an entry, in any host's format, starts, followed by its arguments.
-    The list is empty if the entry starts no program.
+    """Return the program that an entry in any host's format starts, and its arguments. The list is
+    empty if the entry starts no program.
     """
     words: list[JSON] = []
     for key in ("command", "cmd", "args"):

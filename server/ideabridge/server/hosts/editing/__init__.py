@@ -1,1 +1,1 @@
-"""Editing: changes one entry in a host's file, and keeps every other byte of the file."""
+"""Editing: changes one entry in a host's file, and leaves every other byte untouched."""

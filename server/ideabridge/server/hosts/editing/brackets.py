@@ -1,9 +1,9 @@
-"""Brackets: changes one item of a collection that is written with brackets: a JSON object or list,
-a YAML flow mapping or sequence, or a TOML inline table.
+"""Brackets: changes one item of a bracketed collection: a JSON object or list, a YAML flow mapping
+or sequence, or a TOML inline table.
 
-Each format's server finds the items and their positions. The functions here add, replace or remove
-one item in the text, with its comma and its line, and change nothing else. In all these formats,
-only whitespace, commas and comments appear between the items.
+The module for each format finds the items and their positions. The functions here add, replace or
+remove one item in the text, together with its comma and its line, and change nothing else. In all
+these formats, only whitespace, commas and comments can appear between items.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FIRST_INDENT: Final = re.compile(r"^([ \t]+)[^\s*/#]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """A part of a file's text that is replaced: from `start` to `end`."""
+    """A replacement for the part of a text from `start` to `end`."""
 
     start: int
     end: int
@@ -28,7 +28,9 @@ class Splice:
 
 
 def spliced(text: str, splices: list[Splice]) -> str:
-    """Return the text with parts replaced. The parts must be in order and must not overlap."""
+    """Return the text with the given parts replaced. The splices must be in order and must not
+    overlap.
+    """
     parts: list[str] = []
     done = 0
     for splice in splices:
@@ -43,10 +45,10 @@ class TextItem:
     """One member of an object, or one element of a list, in the text of a file.
 
     Attributes:
-        name: the key of the member, or the `name` in the element; None if the element has no name.
-        start: the position where the key of the member, or the element, begins.
-        value_start: the position where its value begins.
-        end: the position where its value ends.
+        name: the key of the member, or the `name` of the element; None if the element has no name.
+        start: the position where the key or, in a list, the element begins.
+        value_start: the position where the value begins.
+        end: the position where the value ends.
     """
 
     name: str | None
@@ -62,7 +64,7 @@ class Bracketed:
     Attributes:
         start: the position of the opening bracket.
         end: the position after the closing bracket.
-        items: the items, in the order in which the text has them.
+        items: the items, in the order of the text.
     """
 
     start: int
@@ -70,7 +72,7 @@ class Bracketed:
     items: tuple[TextItem, ...]
 
     def find(self, name: str) -> TextItem | None:
-        """Return the last item with a name, because programs that read the file use the last
+        """Return the last item named `name`, because programs that read the file use the last
         one.
         """
         for item in reversed(self.items):
@@ -79,15 +81,15 @@ class Bracketed:
         return None
 
     def gap_before(self, number: int) -> int:
-        """Return the position where the text before an item begins: the end of the item before it,
-        or the position after the opening bracket.
+        """Return where the gap before the given item begins: the end of the previous item, or the
+        position after the opening bracket.
         """
         if number == 0:
             return self.start + 1
         return self.items[number - 1].end
 
     def gap_after(self, number: int) -> int:
-        """Return the position where the text after an item ends: the start of the next item, or the
+        """Return where the gap after the given item ends: the start of the next item, or the
         position of the closing bracket.
         """
         if number + 1 == len(self.items):
@@ -100,8 +102,8 @@ class Layout:
     """How an item is laid out in the text.
 
     Attributes:
-        indent: the whitespace before an item that is on a line of its own; None if the item shares
-            a line with other items.
+        indent: the whitespace before an item on its own line; None if the item shares a line with
+            other items.
         unit: the whitespace that indents each level.
         newline: the line ending that the text uses.
         compact: whether the text has no space after commas and colons.
@@ -125,7 +127,7 @@ def newline_of(text: str) -> str:
 
 
 def unit_of(text: str, default: str = "  ") -> str:
-    """Return the whitespace that indents the first indented line."""
+    """Return the indentation of the first indented line."""
     first_indented = _FIRST_INDENT.search(text)
     if first_indented is None:
         return default
@@ -133,7 +135,7 @@ def unit_of(text: str, default: str = "  ") -> str:
 
 
 def line_indent(text: str, place: int) -> str:
-    """Return the indentation of the line that contains a position."""
+    """Return the indentation of the line that contains the given position."""
     line_break = max(text.rfind("\n", 0, place), text.rfind("\r", 0, place))
     start = line_break + 1
     end = min(_blanks_end(text, start), place)
@@ -144,7 +146,7 @@ def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = 
     """Return the text with an item added after the last item.
 
     Args:
-        text: the text.
+        text: the text of the file.
         inside: the object or list that receives the item.
         render: writes the item.
         one_line: whether the format forbids line breaks between these brackets.
@@ -180,10 +182,10 @@ def with_item(text: str, inside: Bracketed, render: Render, *, one_line: bool = 
 
 
 def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: bool) -> str:
-    """Return the text with an item added to empty brackets.
+    """Return the text with an item added between empty brackets.
 
-    The item gets its own line if the brackets already span several lines, or if they are empty and
-    the text spans several.
+    The item gets its own line if the brackets already span several lines, or if they are adjacent
+    and the text spans several lines.
     """
     after_opening = inside.start + 1
     interior = text[after_opening : inside.end - 1]
@@ -217,7 +219,7 @@ def _with_first_item(text: str, inside: Bracketed, render: Render, *, one_line: 
 def with_value(
     text: str, inside: Bracketed, item: TextItem, render: Render, *, one_line: bool = False
 ) -> str:
-    """Return the text with the value of an item replaced by what `render` writes."""
+    """Return the text with the value of the given item replaced by the output of `render`."""
     layout = layout_of(text, inside, item, one_line=one_line)
     has_several_lines = "\n" in text[item.value_start : item.end]
     if layout.indent is None and has_several_lines and not one_line:
@@ -229,8 +231,8 @@ def with_value(
 
 
 def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
-    """Return the text without an item, its comma and the line break before the item. Comments
-    around the item stay.
+    """Return the text without the given item, its comma and the line break before it. Comments
+    around the item are kept.
     """
     number = inside.items.index(item)
     comma = _comma(text, item.end, inside.gap_after(number))
@@ -255,15 +257,15 @@ def without_item(text: str, inside: Bracketed, item: TextItem) -> str:
 
 
 def _is_alone(text: str, inside: Bracketed, item: TextItem, end: int) -> bool:
-    """Return whether the brackets contain nothing but an item on its own lines."""
+    """Return whether the brackets contain nothing but the given item on its own lines."""
     before = text[inside.start + 1 : item.start]
     after = text[end : inside.end - 1]
     return "\n" in before and not before.strip() and not after.strip()
 
 
 def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int]:
-    """Return the start and the end of the text to remove with an item: the item as far as `end`,
-    and the whitespace or the line break that only this item needs.
+    """Return the start and end of the text to remove with the given item: the item up to `end`, and
+    the whitespace or line break that only this item needs.
     """
     start = inside.items[number].start
     following = inside.gap_after(number)
@@ -301,7 +303,7 @@ def _span(text: str, inside: Bracketed, number: int, end: int) -> tuple[int, int
 
 
 def _ends_in_line_comment(text: str, start: int, end: int) -> bool:
-    """Return whether a comment that runs to the end of its line ends at `end`.
+    """Return whether a comment that extends to the end of its line ends at `end`.
 
     The text from `start` contains only whitespace, commas and comments.
     """
@@ -315,7 +317,7 @@ def _ends_in_line_comment(text: str, start: int, end: int) -> bool:
 
 
 def _blanks_end(text: str, place: int) -> int:
-    """Return the position after the blanks at a position."""
+    """Return the position after any blanks at `place`."""
     end = place
     while text[end : end + 1] in (" ", "\t"):
         end += 1
@@ -364,14 +366,14 @@ def layout_of(text: str, inside: Bracketed, item: TextItem, *, one_line: bool = 
 
 
 def _is_compact(text: str) -> bool:
-    """Return whether the text is a single line without spaces after its colons."""
+    """Return whether the text is a single line with no spaces after its colons."""
     if "\n" in text.strip():
         return False
     return '":' in text and '": ' not in text
 
 
 def _comma(text: str, start: int, end: int) -> int | None:
-    """Return the position of the comma between two items, outside comments."""
+    """Return the position of the comma between `start` and `end`, ignoring comments."""
     place = start
     while place < end:
         comment = _COMMENT.match(text, place)
@@ -386,7 +388,7 @@ def _comma(text: str, start: int, end: int) -> int | None:
 
 
 def _comments_end(text: str, place: int) -> int:
-    """Return the end of the comments that begin on the same line, or `place` without a comment."""
+    """Return the end of the comments that begin on the same line, or `place` if there are none."""
     behind = _BLANK_OR_COMMENT.match(text, place)
     if behind is None:
         return place

@@ -10,23 +10,23 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class UneditableError(IdeabridgeError):
-    """A file's text cannot be edited without changing other parts of it. The message names the
-    obstacle, but not the file.
+    """Raised when a file's text cannot be edited without changing other parts of it. The message
+    names the obstacle, but not the file.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class EntryChange:
-    """An entry that is put into a file, or removed from it.
+    """An entry to add to a file, or to remove from it.
 
     Attributes:
         keys: the path to the object that contains all entries.
         name: the name of the entry.
-        entry: the entry; None removes it.
-        listed: whether a file without entries gets them as a list of objects with a `name`. A file
-            that already has entries keeps its own form.
-        parents: the number of objects around the entry that were added with it, or that are removed
-            with it if this leaves them empty.
+        entry: the new entry, or None to remove the entry.
+        listed: whether a file without entries gets a list of objects with a `name`. A file that
+            already has entries keeps its own form.
+        parents: the number of objects around the entry that were added with it. For a removal,
+            these objects are removed too if they become empty.
     """
 
     keys: tuple[str, ...]
@@ -47,8 +47,8 @@ def entry_value(change: EntryChange, *, listed: bool) -> JSON:
 
 
 def nested(keys: Sequence[str], change: EntryChange) -> JSONObject | JSON:
-    """Return the value that is missing in the file: the objects below `keys`, with the entry in the
-    last one.
+    """Return the value that the file lacks: the objects below `keys`, with the entry in the
+    innermost.
     """
     value: JSON
     if change.listed:
@@ -62,12 +62,12 @@ def nested(keys: Sequence[str], change: EntryChange) -> JSONObject | JSON:
 
 
 def key_path(keys: Sequence[str]) -> str:
-    """Return the name by which messages refer to the place that these keys lead to."""
+    """Return the notation for these keys in messages."""
     return ".".join(keys) or "the file"
 
 
 def changed(content: JSON, change: EntryChange) -> JSON:
-    """Return the content of a file after a change, as every program must read it."""
+    """Return the content of the file after the change, as every program must read it."""
     return _changed(content, change.keys, change)
 
 

@@ -1,8 +1,8 @@
 """Host text: changes one entry at a time in the text of a host's file.
 
-`read_host_text` reads a file. `HostText.with_entry` and `HostText.without_entry` return an edited
-text, and check that its content differs from the old content only by this change. `HostText.write`
-writes the text to the file.
+`read_host_text` reads a file. `HostText.with_entry` and `HostText.without_entry` return the edited
+text, and check that its content differs from the previous content only by this change.
+`HostText.write` writes the text to the file.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class _Notation:
     """The functions that edit one format.
 
     Attributes:
-        title: the name of the notation in messages.
+        title: the name of the format in messages.
         parse: returns the value that a text contains, or raises `ValueError` or `RecursionError`.
         put: returns the text with an entry.
-        remove: returns the text without the entry, which is given by its keys and its name.
+        remove: returns the text without the entry, given the entry's keys and name.
     """
 
     title: str
@@ -70,7 +70,7 @@ def _notation(format_name: FileFormat) -> _Notation:
 
 @dataclass(frozen=True, slots=True)
 class EditedEntry:
-    """An entry that was put into a file, or removed from it.
+    """An entry that was added to a file, or removed from it.
 
     Attributes:
         keys: the path to the object that contains all entries.
@@ -91,13 +91,13 @@ class EditedFile:
 
     Attributes:
         path: the file, or a link to it.
-        target: the file to which the path led.
+        target: the file that the path referred to.
         format: the notation of the file.
-        backup: a copy of the previous bytes; None if there was no file, or nothing was changed.
+        backup: a copy of the previous bytes; None if the file did not exist, or was not changed.
         created: whether the edit created the file.
-        new_folder: the first of the folders that were created for the file, if any were missing.
+        new_folder: the outermost folder that was created for the file, or None if none was missing.
         digest: the `file_digest` of the new bytes.
-        entries: the entries that were changed, in order.
+        entries: the changed entries, in order.
     """
 
     path: Path
@@ -112,14 +112,14 @@ class EditedFile:
 
 @dataclass(frozen=True, slots=True)
 class HostText:
-    """The text of a host's file, with the changes that were made to it.
+    """The text of a host's file, including any changes made to it.
 
     Attributes:
         path: the file.
         format: the notation of the file.
-        before: the bytes of the file when it was read; None if there was no file.
+        before: the bytes of the file when it was read; None if the file did not exist.
         text: the text, without a byte order mark.
-        content: the value that the text contains.
+        content: the value that the text represents.
         changes: the changes since the file was read.
     """
 
@@ -137,7 +137,7 @@ class HostText:
 
     @property
     def data(self) -> bytes:
-        """The bytes of the text, in the encoding of the file."""
+        """The text as bytes, in the encoding of the file."""
         mark, encoding = _encoding(self.before or b"")
         return mark + self.text.encode(encoding)
 
@@ -148,12 +148,10 @@ class HostText:
         same.
 
         Args:
-            keys: the path to the object that contains all entries. Objects that are missing on the
-                way are added.
+            keys: the path to the object that contains all entries. Missing objects are added.
             name: the name of the entry.
             entry: the entry, which must not be null.
-            listed: whether the entries of a file that has no entries yet become a list of objects
-                with a `name`.
+            listed: whether to write a list of objects with a `name` if the file has no entries yet.
 
         Raises:
             HostFileError: the file cannot be edited without changing other parts of it.
@@ -175,8 +173,8 @@ class HostText:
         return self._with(EntryChange(tuple(keys), name, None, parents=parents))
 
     def entries(self, keys: Sequence[str]) -> dict[str, JSON]:
-        """Return the entries that these keys lead to, keyed by name. The result is empty if the
-        keys lead to no object.
+        """Return the entries at these keys, keyed by name. The result is empty if there is no
+        object at these keys.
         """
         value = part_at(self.content, keys)
         if isinstance(value, list):
@@ -189,15 +187,15 @@ class HostText:
         return object_or_empty(value)
 
     def missing_parents(self, keys: Sequence[str]) -> int:
-        """Return how many of the objects on the path to the entries are missing in the file."""
+        """Return how many of the objects on the path to the entries are missing from the file."""
         for depth in range(len(keys)):
             if part_at(self.content, keys[: depth + 1]) is None:
                 return len(keys) - depth
         return 0
 
     def write(self, *, private: bool = False, project: Path | None = None) -> Path | None:
-        """Write the text to the file. Return the path of the backup, or None if there was no file.
-        For the arguments and errors, see `edit`.
+        """Write the text to the file. Return the path of the backup, or None if the file did not
+        exist. For the arguments and errors, see `edit`.
         """
         return self.edit(private=private, project=project).backup
 
@@ -208,19 +206,19 @@ class HostText:
         project: Path | None = None,
         note: Callable[[EditedFile], None] | None = None,
     ) -> EditedFile:
-        """Write the text to the file, and return the data that undoing it needs.
+        """Write the text to the file, and return the data needed to undo the edit.
 
-        The file keeps its owner, its permissions, and any link that leads to it. A new file can be
-        read only by its owner, because such files contain tokens. If another program has written
-        the file since it was read, the changes are applied to the new text.
+        The file keeps its owner, its permissions, and any link that points to it. A new file is
+        readable only by its owner, because such files contain tokens. If another program has
+        written to the file since it was read, the changes are applied to the new text.
 
         Args:
             private: whether to make the file readable only by its owner from now on.
-            project: the folder of the project that the file belongs to. No symbolic link is allowed
-                to lead out of it.
-            note: is called before the file is written, with the data that undoing the edit needs.
-                It is called again if the changes are repeated because another program has written
-                the file.
+            project: the folder of the project that the file belongs to. Symbolic links must not
+                lead out of this folder.
+            note: called before the file is written, with the data needed to undo the edit. It is
+                called again if the changes are reapplied because another program has written to the
+                file.
 
         Raises:
             HostFileError: the file cannot be written, or a symbolic link leads out of the project.
@@ -255,7 +253,7 @@ class HostText:
         )
 
     def _on(self, now: bytes | None) -> HostText:
-        """Return the text that results from the same changes to a file with the bytes `now`."""
+        """Return the text after applying the same changes to a file with the bytes `now`."""
         if now == self.before:
             return self
 
@@ -304,8 +302,8 @@ class HostText:
 def _says(content: JSON, expected: JSON, keys: Sequence[str]) -> bool:
     """Return whether a text has the expected content.
 
-    An object on the path to the entries can disappear with its last entry: in TOML, an empty table
-    needs a header; in YAML, a key with no lines below it has the value null.
+    An object on the path to the entries can disappear along with its last entry: in TOML, an empty
+    table needs a header; in YAML, a key with no lines below it has the value null.
 
     Values are compared as text, because 1, 1.0 and True are equal in Python.
     """
@@ -330,12 +328,13 @@ def read_host_text(
     format: FileFormat = "jsonc",  # noqa: A002
     max_bytes: int = MAX_BYTES,
 ) -> HostText:
-    """Read a host's file. A file that does not exist or contains only whitespace counts as an empty
+    """Read a host's file. A file that is missing or contains only whitespace counts as an empty
     object.
 
     Raises:
         HostFileError: the file cannot be read, is not a regular file, is larger than `max_bytes`,
-            or is not an object in its notation. The message gives the line and column.
+            or does not contain an object in the given format. The message gives the line and
+            column.
     """
     try:
         data = read_plain(path, max_bytes)
@@ -349,10 +348,10 @@ def read_host_text(
 
 
 def text_of_bytes(path: Path, format_name: FileFormat, data: bytes | None) -> HostText:
-    """Return the text of a file with these bytes. None means that the file does not exist.
+    """Return the text of a file with the given bytes, or of a missing file if `data` is None.
 
     Raises:
-        HostFileError: the bytes are not an object in the notation.
+        HostFileError: the bytes do not represent an object in the given format.
     """
     mark, encoding = _encoding(data or b"")
     try:
@@ -379,12 +378,14 @@ def text_of_bytes(path: Path, format_name: FileFormat, data: bytes | None) -> Ho
 
 
 def file_digest(data: bytes | None) -> str:
-    """Return the SHA-256 of a file's bytes in hexadecimal digits, or "" if there is no file."""
+    """Return the SHA-256 of a file's bytes as hexadecimal digits, or "" if the file does not
+    exist.
+    """
     return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
 def _encoding(data: bytes) -> tuple[bytes, str]:
-    """Return a file's byte order mark (b"" without one) and the encoding of the rest of the
+    """Return the file's byte order mark (b"" if it has none) and the encoding of the rest of the
     file.
     """
     for mark, encoding in _MARKS.items():

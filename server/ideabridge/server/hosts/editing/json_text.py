@@ -1,7 +1,7 @@
 """JSON: edits JSON text, which can have comments and trailing commas.
 
-Comments are replaced with blanks of the same length, so that positions stay the same as in the
-original text. The standard library's decoder then says where each value ends.
+Comments are replaced with the same number of blanks, so that positions match the original text. The
+standard library's decoder then reports where each value ends.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
 def parse_json(text: str) -> JSON:
-    """Return the value of JSON text, or an empty object if the text contains only whitespace and
-    comments.
+    """Parse JSON text. A text that contains only whitespace and comments is an empty object.
 
     Raises:
         ValueError: the text is not JSON.
@@ -58,7 +57,7 @@ _DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant)
 
 
 def put_json(text: str, change: EntryChange) -> str:
-    """Return the text with the entry of a change. `parse_json` must accept the text.
+    """Return the text with the change applied. `parse_json` must accept the text.
 
     Raises:
         UneditableError: a value on the path to the entry is not an object.
@@ -90,7 +89,7 @@ def put_json(text: str, change: EntryChange) -> str:
 
 
 def remove_json(text: str, keys: Sequence[str], name: str) -> str:
-    """Return the text without the items that have this name, or the same text if no item has it."""
+    """Return the text without the items named `name`, or the same text if there are none."""
     while (span := _find(text, keys, name)) is not None:
         text = without_item(text, *span)
 
@@ -138,7 +137,7 @@ def _with_root(text: str, value: JSON) -> str:
 
 
 def _scan(plain: str, start: int) -> Bracketed:
-    """Return the items of the object or the list that begins at `start`."""
+    """Return the object or list that begins at `start`, with its items."""
     is_object = plain[start] == "{"
     closing = "}" if is_object else "]"
     items: list[TextItem] = []

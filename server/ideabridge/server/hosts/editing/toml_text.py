@@ -1,8 +1,8 @@
 """TOML: edits TOML text.
 
-The standard library parses TOML, but returns no positions. So this module splits the text into
-statements: table headers, and pairs of a key and a value. An entry is a table of its own with its
-subtables, or pairs with dotted keys, or a member of an inline table.
+The standard library parses TOML, but does not report positions. So this module splits the text into
+statements: table headers and key-value pairs. An entry can be a table with its subtables, a group
+of pairs with dotted keys, or a member of an inline table.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class _Statement:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Lines that belong together: one pair, or a table up to its last pair.
+    """Consecutive lines of one pair, or of a table up to its last pair.
 
     Attributes:
         path: the path of the table or of the value.
         start: the position where the first line begins.
-        end: the position where the line after the last one begins.
-        is_table: whether it begins with a header.
+        end: the position where the next line after the part begins.
+        is_table: whether the part begins with a header.
     """
 
     path: Keys
@@ -82,7 +82,7 @@ class _Part:
 
 
 def put_toml(text: str, change: EntryChange) -> str:
-    """Return the text with the entry of a change.
+    """Return the text with the change applied.
 
     Raises:
         UneditableError: a value on the path to the entry is not a table, or the entry has a value
@@ -114,9 +114,9 @@ def put_toml(text: str, change: EntryChange) -> str:
 
 
 def remove_toml(text: str, keys: Sequence[str], name: str) -> str:
-    """Return the text without an entry, or the same text if it has no such entry.
+    """Return the text without the entry, or the same text if it has no such entry.
 
-    A table that contains the entry and has no header of its own disappears with its last entry.
+    A table without a header of its own disappears along with its last entry.
     """
     path = (*keys, name)
     statements = _statements(text)
@@ -178,7 +178,7 @@ def _statement(text: str, start: int, table: Keys) -> _Statement:
 
 
 def _next_line(text: str, place: int) -> int:
-    """Return the position where the line after a position begins, or the end of the text."""
+    """Return the start of the line after the given position, or the end of the text."""
     line_break = text.find("\n", place)
     if line_break < 0:
         return len(text)
@@ -202,7 +202,7 @@ def _equals(text: str, place: int) -> int:
 
 
 def _value_end(text: str, place: int) -> int:
-    """Return the position where the value or header that begins at `place` ends."""
+    """Return the end of the value or header that begins at `place`."""
     depth = 0
     end = place
     for token in _tokens(text, place):
@@ -221,7 +221,7 @@ def _value_end(text: str, place: int) -> int:
 
 
 def _path(header: str) -> Keys:
-    """Return the keys of a header, or of a pair whose value is a number."""
+    """Return the keys in a header, or in a pair whose value is a number."""
     value: object = tomllib.loads(header)
     keys: list[str] = []
     while isinstance(value, (dict, list)) and value:
@@ -252,7 +252,7 @@ def _tables(statements: Sequence[_Statement]) -> list[_Part]:
 
 
 def _parts(statements: Sequence[_Statement], path: Keys) -> list[_Part]:
-    """Return, in order, the parts of the text that contain the value at a path."""
+    """Return the parts of the text that make up the value at `path`, in order."""
     tables = [table for table in _tables(statements) if _is_below(table.path, path)]
     pairs: list[_Part] = []
     for pair in statements:
@@ -289,7 +289,7 @@ def _with_table(text: str, keys: Sequence[str], table: str, newline: str) -> str
 
 
 def _with_comments(statements: Sequence[_Statement], end: int) -> int:
-    """Return the end of a table, including the comments below its last pair. Comments directly
+    """Return the end of a table, including any comments after its last pair. Comments directly
     above the next header belong to that header.
     """
     place = end
@@ -304,8 +304,8 @@ def _with_comments(statements: Sequence[_Statement], end: int) -> int:
 
 
 def _without_parts(text: str, parts: Sequence[_Part]) -> str:
-    """Return the text without these parts. If a part is a table, also remove the blank line above
-    it.
+    """Return the text without the given parts. If a part is a table, the blank line above it is
+    removed too.
     """
     for part in reversed(parts):
         before = text[: part.start]
@@ -326,7 +326,7 @@ def _without_break(text: str) -> str:
 
 
 def _table_lines(path: Keys, entry: JSON) -> list[str]:
-    """Return the lines of a table. A nested table becomes a table of its own below."""
+    """Return the lines of a table. Nested tables become separate tables below it."""
     dotted_key = ".".join(map(_toml_key, path))
     if not isinstance(entry, dict):
         return [f"{dotted_key} = {_toml_value(entry)}"]
@@ -374,7 +374,7 @@ def _toml_value(value: JSON) -> str:
 
 
 def _inline_table(text: str, statements: Sequence[_Statement], path: Keys) -> _Statement | None:
-    """Return the pair whose value is an inline table that contains a path, or None if no inline
+    """Return the pair whose value is the inline table that contains `path`, or None if no inline
     table contains it.
     """
     for pair in statements:
@@ -385,7 +385,9 @@ def _inline_table(text: str, statements: Sequence[_Statement], path: Keys) -> _S
 
 
 def _put_inline(text: str, start: int, path: Keys, entry: JSON) -> str:
-    """Return the text with the value at a path below the inline table that begins at `start`."""
+    """Return the text with `entry` set at `path`, relative to the inline table that begins at
+    `start`.
+    """
     name, *rest = path
     inside = _members(text, start)
     item = inside.find(name)
@@ -408,7 +410,9 @@ def _put_inline(text: str, start: int, path: Keys, entry: JSON) -> str:
 
 
 def _without_inline(text: str, start: int, path: Keys) -> str:
-    """Return the text without the value at a path below the inline table that begins at `start`."""
+    """Return the text without the value at `path`, relative to the inline table that begins at
+    `start`.
+    """
     name, *rest = path
     # More than one member with a dotted key can begin with this key.
     while True:

@@ -1,8 +1,8 @@
 """Undo: reverts edits to hosts' files.
 
-`record_edit` records what a command has edited; `recorded_edits` returns these records, and
-`undo_edit` reverts an edit. A file that nobody has changed since the edit gets its previous bytes
-back. If the host has written the file since, only the entries are reverted.
+`record_edit` records the edits that a command makes; `recorded_edits` returns these records, and
+`undo_edit` reverts an edit. If nobody has changed a file since the edit, its previous bytes are
+restored. If the host has written to the file since then, only the entries are reverted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _MOST_EDITS: Final = 500
 
 
 class DamagedNotesError(HostFileError):
-    """The records of edits cannot be read. The message names their file."""
+    """Raised when the records of edits cannot be read. The message names the file that contains
+    them.
+    """
 
 
 _AROUND: Final = (400, 100, 30, 8)
@@ -51,15 +53,15 @@ nothing: the file already had its previous content.
 
 @dataclass(frozen=True, slots=True)
 class RecordedEdit:
-    """The files that one command has edited.
+    """The record of an edit that a command has made.
 
     Attributes:
         command: the command, such as `install cursor`.
         project: the project folder in which the command ran.
         at: the time at which the command ran.
-        files: the files, in the order in which they were written.
-        trusted: the files among them that belong to a project and were trusted after the edit.
-        what: a line for users that says what was done, or "" if the name of the command is enough.
+        files: the edited files, in the order in which they were written.
+        trusted: those of the files that belong to a project and were trusted after the edit.
+        what: a line that tells users what was done, or "" if the name of the command is enough.
     """
 
     command: str
@@ -72,13 +74,13 @@ class RecordedEdit:
 
 @dataclass(frozen=True, slots=True)
 class UndoneFile:
-    """The result of undoing an edit in one file.
+    """The result of undoing an edit to one file.
 
     Attributes:
         path: the file.
-        how: the way in which the edit was undone; see `UndoneHow`.
-        left: the names of the entries that were not reverted because someone has replaced them
-            since.
+        how: how the edit was undone; see `UndoneHow`.
+        left: the names of the entries that were not reverted, because they have been replaced since
+            the edit.
     """
 
     path: Path
@@ -96,7 +98,7 @@ def record_edit(
     trusted: Sequence[Path] = (),
     what: str = "",
 ) -> None:
-    """Record an edit, so that it can be undone. For the arguments, see `RecordedEdit`.
+    """Record an edit so that it can be undone. For the arguments, see `RecordedEdit`.
 
     Raises:
         HostFileError: the record cannot be written.
@@ -128,8 +130,8 @@ def edits_of(path: Path) -> list[RecordedEdit]:
 
 
 def entries_before(file: EditedFile) -> dict[str, JSON]:
-    """Return the previous values, keyed by name, of the entries that an edit has changed. Entries
-    that the edit added are left out.
+    """Return the previous values of the entries that an edit has changed, keyed by name. Entries
+    that the edit added are omitted.
 
     Raises:
         HostFileError: the backup is gone or cannot be read.
@@ -144,12 +146,11 @@ def entries_before(file: EditedFile) -> dict[str, JSON]:
 
 
 def undo_edit(edit: RecordedEdit) -> list[UndoneFile]:
-    """Undo an edit, and remove its record. Files are reverted, and returned, in the reverse of the
-    order in which they were written.
+    """Undo an edit, and remove its record. The files are reverted and returned in reverse order.
 
     Raises:
-        HostFileError: a file cannot be written, or its backup is gone. The record of the edit
-            stays.
+        HostFileError: a file cannot be written, or its backup is gone. The record of the edit is
+            kept.
     """
     undone = [undo_file(file) for file in reversed(edit.files)]
     _write(lambda edits: tuple(other for other in edits if other != edit))
@@ -157,7 +158,7 @@ def undo_edit(edit: RecordedEdit) -> list[UndoneFile]:
 
 
 def undo_file(file: EditedFile) -> UndoneFile:
-    """Undo an edit in one file.
+    """Undo an edit to one file.
 
     Raises:
         HostFileError: the file cannot be written, its backup is gone, or its path now leads to a
@@ -219,7 +220,7 @@ def remove_entry(
         keys: the path to the object that contains all entries.
         name: the name of the entry.
         added: the edit that added the entry, if known. If nobody has changed the file since this
-            edit, the file gets its previous bytes back, or is removed if it did not exist before.
+            edit, its previous bytes are restored, or it is removed if it did not exist before.
             Objects that were added around the entry are removed if they are empty.
         project: see `replace_file`.
 
@@ -273,7 +274,7 @@ def _former_bytes(file: EditedFile) -> bytes | None:
 def _without_entries(
     file: EditedFile, former: bytes | None, now: bytes
 ) -> tuple[HostText, tuple[str, ...]]:
-    """Return the current text with the previous entries put back, and the names of the entries that
+    """Return the current text with the previous entries restored, and the names of the entries that
     were not reverted.
     """
     text = text_of_bytes(file.path, file.format, now)
@@ -301,8 +302,8 @@ def _without_entries(
 
 
 def _replay(file: EditedFile, former: bytes | None, now: HostText) -> list[HostText]:
-    """Return the text before the edit and after each of its changes. Added values are taken from
-    the current text.
+    """Return the text before the edit and after each of its changes. The values of added entries
+    are taken from the current text.
     """
     text = text_of_bytes(file.path, file.format, former)
     states = [text]
@@ -323,7 +324,7 @@ def _replay(file: EditedFile, former: bytes | None, now: HostText) -> list[HostT
 def _with_former_text(
     now: HostText, expected: HostText, *, before: HostText, after: HostText
 ) -> HostText:
-    """Return the file's text with the previous text of an entry, comments included.
+    """Return the file's text with the previous text of an entry restored, including its comments.
 
     If the text around the entry has changed, return `expected`, which has the same content.
 
@@ -350,7 +351,7 @@ def _with_former_text(
 
 
 def _common_length(text: str, other: str) -> int:
-    """Return the length of the prefix that two strings share."""
+    """Return the length of the longest common prefix of two strings."""
     shared = 0
     limit = min(len(text), len(other))
     while shared < limit:
@@ -371,7 +372,7 @@ def _content_of(text: HostText) -> JSONObject | None:
 
 
 def remove_empty_folders(file: EditedFile) -> None:
-    """Remove the folders that were created for a file, if they are empty."""
+    """Remove the folders that were created for the file if they are empty."""
     folder = file.path.parent
     with suppress(OSError):
         while file.new_folder is not None and folder.is_relative_to(file.new_folder):

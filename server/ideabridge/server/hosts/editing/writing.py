@@ -1,5 +1,5 @@
-"""Writing: replaces a host's file safely even if the host or another ideabridge process writes it
-at the same time.
+"""Writing: replaces a host's file safely, even if the host or another ideabridge process writes to
+it at the same time.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Replacement:
     """The result of replacing a file.
 
     Attributes:
-        backup: a copy of the previous bytes in the user's data folder; None if there was no file,
-            or nothing was changed.
+        backup: a copy of the previous bytes in the user's data folder; None if the file did not
+            exist, or was not changed.
         created: whether the file was created.
-        new_folder: the first of the folders that were created for the file, if any were missing.
+        new_folder: the outermost folder that was created for the file, or None if none was missing.
     """
 
     backup: Path | None = None
@@ -55,20 +55,20 @@ def replace_file(
     project: Path | None = None,
     note: Callable[[Replacement], None] | None = None,
 ) -> Replacement:
-    """Replace the bytes of a file in one step, or remove the file.
+    """Replace the bytes of a file atomically, or remove the file.
 
-    The owner, the permissions and symbolic links stay. ideabridge processes wait for each other. A
-    host does not wait: if it writes the file in the meantime, the edit is repeated on the new
-    bytes.
+    The file keeps its owner, its permissions and any symbolic links to it. Processes of ideabridge
+    wait for each other. A host does not wait, so if it writes to the file in the meantime, the edit
+    is repeated with the new bytes.
 
     Args:
         path: the file, or a link to it.
-        rewrite: returns the file's new bytes, given its current ones. None means that the file does
-            not exist.
+        rewrite: returns the file's new bytes, given its current bytes. None means that the file
+            does not exist.
         private: whether to make the file readable only by its owner from now on.
-        project: the folder of the project that the file belongs to. No symbolic link is allowed to
-            lead out of it.
-        note: is called before the bytes are replaced, and again if the edit is repeated.
+        project: the folder of the project that the file belongs to. Symbolic links must not lead
+            out of this folder.
+        note: called before the bytes are replaced, and again if the edit is repeated.
 
     Raises:
         HostFileError: the file cannot be written, or a symbolic link leads out of the project.
@@ -100,8 +100,8 @@ def replace_file(
 
 
 def check_place(path: Path, project: Path | None) -> None:
-    """Raise `HostFileError` if a symbolic link leads out of a project. Otherwise, a repository
-    could make ideabridge write to any file.
+    """Raise `HostFileError` if a symbolic link leads out of the project. Without this check, a
+    repository could make ideabridge write to any file.
     """
     link = None if project is None else link_out(path, project)
     if link is not None:
@@ -113,14 +113,14 @@ def check_place(path: Path, project: Path | None) -> None:
 
 
 def backup_folder() -> Path:
-    """Return the folder that contains copies of previous files. Only the user can read it."""
+    """Return the folder for backups of edited files. Only the user can read it."""
     folder = platformdirs.user_data_path("ideabridge") / "backups"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
 
 
 def _saved(name: str, data: bytes) -> Path:
-    """Save the bytes of a file under an unused name, and return the path."""
+    """Save the bytes under an unused file name, and return the path."""
     folder = backup_folder()
     names = (folder / f"{name}.{number}.bak" for number in itertools.count(1))
     path = next(path for path in names if not path.exists())
@@ -143,8 +143,8 @@ def _bytes_of(target: Path) -> bytes | None:
 
 
 def _replaced(target: Path, before: bytes | None, after: bytes | None, *, private: bool) -> bool:
-    """Replace or remove a file that still has the bytes `before`. Return whether the file still had
-    these bytes.
+    """Replace or remove a file, provided that its bytes are still `before`. Return whether they
+    were.
     """
     if after is None:
         if _bytes_of(target) != before:

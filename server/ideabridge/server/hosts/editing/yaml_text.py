@@ -1,7 +1,7 @@
 """YAML: edits YAML text.
 
 From the positions of the parser's events, this module builds a tree of values that shows where the
-lines of each entry begin and end. Between brackets, YAML is edited like JSON.
+lines of each entry begin and end. Inside brackets, YAML is edited like JSON.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ _COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
 
 
 def parse_yaml(text: str) -> JSON:
-    """Return the value of YAML text, or an empty object if the text contains only whitespace and
-    comments.
+    """Parse YAML text. A text that contains only whitespace and comments is an empty object.
 
     Raises:
         ValueError: the text is not YAML, or JSON cannot represent its value.
@@ -68,8 +67,8 @@ class _Node:
 
     Attributes:
         kind: the kind of the value.
-        start: the position where it begins.
-        end: the position where it ends, before any comments and blank lines after it.
+        start: the position where the value begins.
+        end: the position where the value ends, before any comments and blank lines that follow.
         flow: whether the value is written in brackets.
         text: the text of a scalar.
         children: the elements of a sequence; the keys and values of a mapping, alternating.
@@ -97,7 +96,7 @@ class _Node:
 
 
 def put_yaml(text: str, change: EntryChange) -> str:
-    """Return the text with the entry of a change.
+    """Return the text with the change applied.
 
     Raises:
         UneditableError: a value on the path to the entry is not a mapping, or the entry shares a
@@ -126,7 +125,7 @@ def put_yaml(text: str, change: EntryChange) -> str:
 
 
 def _with_entry(text: str, node: _Node, change: EntryChange) -> str:
-    """Return the text with the entry of a change in `node`, the mapping or sequence of entries."""
+    """Return the text with the change applied to `node`, the mapping or sequence of entries."""
     if node.kind == "sequence":
         return _put_element(text, node, change.name, entry_value(change, listed=True))
 
@@ -149,7 +148,7 @@ def _with_entry(text: str, node: _Node, change: EntryChange) -> str:
 
 
 def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
-    """Return the text without an entry, or the same text if it has no such entry.
+    """Return the text without the entry, or the same text if it has no such entry.
 
     Raises:
         UneditableError: the entry shares a line with something else.
@@ -185,7 +184,7 @@ def remove_yaml(text: str, keys: Sequence[str], name: str) -> str:
 
 
 def _at(node: _Node | None, keys: Sequence[str]) -> _Node | None:
-    """Return the value that these keys lead to, or None if it does not exist."""
+    """Return the value at these keys, or None if it does not exist."""
     for key in keys:
         if node is None or node.kind != "mapping":
             return None
@@ -221,7 +220,9 @@ def _is_null(node: _Node) -> bool:
 
 
 def _tree(text: str) -> _Node | None:
-    """Return the root of the tree of values in a valid text, or None if the text has no value."""
+    """Return the root of the tree of values in a valid text, or None if the text contains no
+    value.
+    """
     from ruamel.yaml import YAML
 
     open_nodes: list[_Node] = []
@@ -261,8 +262,8 @@ def _tree(text: str) -> _Node | None:
 
 
 def _begun(event: Any) -> _Node | None:
-    """Return the value that begins with an event of the parser, or None if no value begins with
-    it.
+    """Return the value that begins with a parser event, or None if the event does not begin a
+    value.
     """
     start: int = event.start_mark.index
     end: int = event.end_mark.index
@@ -280,8 +281,8 @@ def _begun(event: Any) -> _Node | None:
 
 
 def _empty_place(text: str, parent: _Node, node: _Node) -> int:
-    """Return the position of a value without text: after the colon of its key, or after its dash.
-    The parser reports the position of the next token instead.
+    """Return the position of an empty value: after the colon of its key, or after its dash. For
+    such a value, the parser reports the position of the next token.
     """
     before = parent.start
     if parent.children:
@@ -310,7 +311,7 @@ def _outside_comments(text: str, mark: str, start: int, end: int) -> int | None:
 
 
 def _name_of(node: _Node) -> str | None:
-    """Return the `name` in an element of a sequence, or None if the element has no name."""
+    """Return the `name` of an element of a sequence, or None if the element has no name."""
     if node.kind != "mapping":
         return None
     member = node.find("name")
@@ -322,7 +323,7 @@ def _name_of(node: _Node) -> str | None:
 
 
 def _bracketed(text: str, node: _Node) -> Bracketed:
-    """Return the collection that is written in brackets."""
+    """Return the bracketed collection that `node` represents."""
     items: list[TextItem] = []
     if node.kind == "mapping":
         opening = text.index("{", node.start)
@@ -353,10 +354,10 @@ def _dashes(text: str, sequence: _Node) -> list[int]:
 
 
 def _indent_of(text: str, place: int) -> str:
-    """Return the blanks before a position on its line.
+    """Return the blanks before the given position on its line.
 
     Raises:
-        UneditableError: the line contains something other than blanks before it.
+        UneditableError: the line contains something other than blanks before the position.
     """
     start = text.rfind("\n", 0, place) + 1
     indent = text[start:place]
@@ -367,13 +368,13 @@ def _indent_of(text: str, place: int) -> str:
 
 
 def _own_end(text: str, end: int) -> int:
-    """Return the end of a value, without the line break that ends a block of text."""
+    """Return the end of a value, excluding the line break that ends a block scalar."""
     return len(text[:end].rstrip("\r\n"))
 
 
 def _line_end(text: str, end: int) -> int:
-    """Return the end of the line on which a value ends, before the line break. The value of a block
-    of text includes its last line break.
+    """Return the end of the line on which a value ends, before the line break. A block scalar
+    includes its last line break.
     """
     if text[:end].endswith("\n"):
         line_break = end - 1
@@ -407,7 +408,7 @@ def _without_lines(text: str, start: int, end: int) -> str:
 
 
 def _with_root(text: str, value: JSON) -> str:
-    """Add `value` after the comments of a text that has no value yet, and return the text."""
+    """Add `value` after the comments in a text that has no value yet, and return the text."""
     newline = newline_of(text)
     lines = newline.join(_value_lines(value, ""))
     if not text or text.endswith("\n"):
@@ -427,8 +428,8 @@ def _with_member(text: str, mapping: _Node, name: str, value: JSON) -> str:
 
 
 def _in_place_of_null(text: str, mapping: _Node, member: tuple[_Node, _Node], value: JSON) -> str:
-    """Return the text with null replaced by a value. If nothing follows the colon, the value is
-    written on the lines below it.
+    """Return the text with null replaced by `value`. If nothing follows the colon, the value is
+    written on the lines below.
     """
     key, null = member
     if null.start == null.end and not mapping.flow:
@@ -443,8 +444,8 @@ def _in_place_of_null(text: str, mapping: _Node, member: tuple[_Node, _Node], va
 
 
 def _put_element(text: str, sequence: _Node, name: str, value: JSON) -> str:
-    """Return the text with an element added to a sequence, or put in place of the element that has
-    this name.
+    """Return the text with an element added to a sequence, or with the element named `name`
+    replaced.
     """
     if sequence.flow:
         inside = _bracketed(text, sequence)
@@ -471,7 +472,7 @@ def _put_element(text: str, sequence: _Node, name: str, value: JSON) -> str:
 
 
 def _value_lines(value: JSON, indent: str) -> list[str]:
-    """Return the lines of an object or a list that is not empty."""
+    """Return the lines of a non-empty object or list."""
     lines: list[str] = []
     if isinstance(value, dict):
         for key, member in value.items():
@@ -509,7 +510,7 @@ def _scalar(value: JSON) -> str:
 
 
 def _quoted(value: JSON, indent: str | None = None) -> str:
-    """Return a value as JSON in which characters that YAML does not allow are escaped."""
+    """Return a value as JSON, with characters that YAML does not allow escaped."""
     written = json.dumps(value, ensure_ascii=False, indent=indent)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", written)
 
