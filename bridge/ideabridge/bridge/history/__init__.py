@@ -1,3 +1,1 @@
-"""Histories: imports the conversations in hosts' logs on this machine as runs, which can be
-published.
-"""
+"""Import the conversations in hosts' logs on this machine as runs, which can be published."""

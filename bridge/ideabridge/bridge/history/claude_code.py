@@ -1,4 +1,4 @@
-"""Claude Code: reads the logs in `~/.claude/projects`.
+"""Read Claude Code's logs in `~/.claude/projects`.
 
 A line is an object with a `type`. Lines of type `assistant` contain the blocks of a model's answer
 in `message.content`; a call is a `tool_use` block named `mcp__SERVER__TOOL`. Lines of type `user`

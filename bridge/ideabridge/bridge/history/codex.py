@@ -1,4 +1,4 @@
-"""Codex: reads the logs in `~/.codex/sessions`.
+"""Read Codex's logs in `~/.codex/sessions`.
 
 A line is `{"timestamp", "type", "payload"}`. A call to an MCP server is an event
 `mcp_tool_call_end` with the invocation and the whole result; newer versions instead write an event

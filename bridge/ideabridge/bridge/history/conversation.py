@@ -1,4 +1,4 @@
-"""Conversation: reads the MCP calls in one conversation from a host's log.
+"""Read the MCP calls in one conversation from a host's log.
 
 Hosts write logs as JSON lines, one file for each conversation. Their formats have no specification
 and change often, so the import counts the lines that it does not understand, and continues.

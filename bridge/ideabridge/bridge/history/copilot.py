@@ -1,4 +1,4 @@
-"""Copilot CLI: reads the logs in `~/.copilot/session-state`.
+"""Read Copilot CLI's logs in `~/.copilot/session-state`.
 
 A line is an event `{"type", "data", "id", "timestamp", "parentId"}`; GitHub documents the events
 with its SDK for Copilot. A call is an event `tool.execution_start`, with `mcpServerName` and

@@ -1,4 +1,4 @@
-"""Gemini CLI: reads the logs in `~/.gemini/tmp`, in the format of its source code in 2026.
+"""Read Gemini CLI's logs in `~/.gemini/tmp`, in the format of its source code in 2026.
 
 Each project has a folder there, which contains a folder `chats`. A line of a log is a message with
 `id`, `timestamp` and `type`; messages of type `gemini` have `toolCalls`, each with `id`, `name`,

@@ -1,5 +1,5 @@
-"""Host logs: finds the logs that a host keeps on this machine, and the results of earlier imports
-from these logs.
+"""Find the logs that a host keeps on this machine, and the results of earlier imports from these
+logs.
 
 If all logs are unchanged, an import needs neither the servers nor the readers of logs, so this file
 imports only a few other files.

@@ -1,5 +1,4 @@
-"""Importer: imports the conversations in a host's logs. Each stretch of calls is stored as an ended
-run.
+"""Import the conversations in a host's logs. Each stretch of calls is stored as an ended run.
 
 No call is imported twice, because the summary of an imported run contains the digests of its calls.
 A stretch whose last call is too recent might still continue, so it is left for the next import.

@@ -1,4 +1,4 @@
-"""opencode: reads opencode's database, `~/.local/share/opencode/opencode.db`.
+"""Read opencode's database, `~/.local/share/opencode/opencode.db`.
 
 The `session` table contains the conversations, `message` their messages, and `part` the parts of
 the messages, each with its content as JSON in `data`. A call is a part of type `tool` with the

@@ -1,5 +1,5 @@
-"""Recording: translates the calls in a conversation into calls in a run, as if they had been made
-through ideabridge.
+"""Translate the calls in a conversation into calls in a run, as if they had been made through
+ideabridge.
 
 A conversation is split into stretches at pauses of ten minutes. Each stretch becomes a run.
 """

@@ -1,6 +1,4 @@
-"""Remembered logs: stores the findings of earlier imports, so that the next import reads only logs
-that have changed.
-"""
+"""Store the findings of earlier imports, so that the next import reads only changed logs."""
 
 from __future__ import annotations
 

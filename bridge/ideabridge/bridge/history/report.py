@@ -1,4 +1,4 @@
-"""Report: describes the runs that an import of a host's logs has stored or would store."""
+"""Describe the runs that an import of a host's logs has stored or would store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Salvage: finds the records in a damaged line of a log.
+"""Find the records in a damaged line of a log.
 
 Hosts write logs without locks, and can be killed while they are writing. A line can therefore
 contain zero bytes, two records without a line ending between them, a truncated record directly

@@ -1,1 +1,1 @@
-"""Lifting: turns runs into plans."""
+"""Turn runs into plans."""

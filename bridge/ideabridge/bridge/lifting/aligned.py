@@ -1,5 +1,5 @@
-"""Aligned: matches the calls in a run to the places in a plan. Runs of the same task can then be
-compared place by place.
+"""Match the calls in a run to the places in a plan, so that runs of the same task can be compared
+place by place.
 
 Theory of operation. A plan lists its calls in places 0, 1, 2. In the original run, these calls have
 different numbers, because the plan leaves out failed calls and moves others. In another run of the

@@ -1,4 +1,4 @@
-"""Alike: finds other runs of a task, and aligns their calls with the calls of the lifted run.
+"""Find other runs of a task, and align their calls with the calls of the lifted run.
 
 Only the calls that lead to a change or to the output are compared, because a mind might look around
 in one run but not in the other. Two runs that differ in these calls have different shapes. A run of

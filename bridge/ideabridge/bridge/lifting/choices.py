@@ -1,5 +1,5 @@
-"""Choices: a person's decisions about the copied values in a draft, and about the runs on which the
-draft is based.
+"""A person's decisions about the copied values in a draft, and about the runs on which the draft is
+based.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Consistency: checks that a plan reproduces a run, given the recorded results of the run."""
+"""Check that a plan reproduces a run, given the recorded results of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contrast: describes the difference between two values on one line."""
+"""Describe the difference between two values on one line."""
 
 from __future__ import annotations
 

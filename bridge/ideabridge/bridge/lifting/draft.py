@@ -1,4 +1,4 @@
-"""Draft: the plan that is published from a lifted run, with the publisher's decisions applied."""
+"""The plan that is published from a lifted run, with the publisher's decisions applied."""
 
 from __future__ import annotations
 

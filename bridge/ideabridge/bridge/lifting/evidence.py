@@ -1,5 +1,4 @@
-"""Evidence: computes what later runs of a published idea show about the copied literals in its
-plan.
+"""Compute what later runs of a published idea show about the copied literals in its plan.
 
 A record is `{"run": id, "by": name, "kind": "run" | "person" | "assistant", "time": ISO 8601 text,
 "values": [[at, value]...], "view": {REFERENCE: value} | null}`. `values` contains the values that

@@ -1,4 +1,4 @@
-"""Explaining: finds, for every literal in a lifted run, the explanations that fit all named runs.
+"""Find, for every literal in a lifted run, the explanations that fit all named runs.
 
 Theory of operation. The author of a call had seen the input and the results of all earlier
 Requests. Only the input, these results and earlier literals can explain a literal in the call. The

@@ -1,5 +1,5 @@
-"""Function: reads an idea as a function from input to output, based on the journal of the run that
-made the idea.
+"""Read an idea as a function from input to output, based on the journal of the run that made the
+idea.
 """
 
 from __future__ import annotations

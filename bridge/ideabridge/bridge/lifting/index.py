@@ -1,4 +1,4 @@
-"""Index: finds the places of a value among the values that existed when a literal was written.
+"""Find where a value occurs among the values that existed when a literal was written.
 
 A search goes through a run's calls in the order they were written. `Values.add` adds each document
 (the input, a result, an earlier literal) once the author of the next call had seen it, so

@@ -1,5 +1,5 @@
-"""Inside: finds a literal within longer strings that existed when it was written, such as an
-address within a page.
+"""Find a literal within longer strings that existed when it was written, such as an address within
+a page.
 
 Theory of operation. `Texts` holds the strings in the input, the results and the earlier literals
 that an author had seen. A part is found only if it begins and ends at word boundaries, so `cat` is

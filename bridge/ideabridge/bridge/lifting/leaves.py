@@ -1,5 +1,5 @@
-"""Leaves: the parts of a plan that are explained, or made into parameters, one by one. They come
-from the parameters of the plan's calls and from its output.
+"""The parts of a plan that are explained, or made into parameters, one by one. They come from the
+parameters of the plan's calls and from its output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lift: turns a finished run, which can have several Requests, into a single plan for other inputs.
+"""Turn a finished run, which can have several Requests, into a single plan for other inputs.
 
 Theory of operation. A mind that solves a task sees values and writes some of them as literals: it
 calls `read(path="a.txt")` because an earlier `list` returned `a.txt`. A plan that repeats the

@@ -1,6 +1,4 @@
-"""Lifted: a run with the calls of all its Requests in one list, and explanations of its
-literals.
-"""
+"""A run with the calls of all its Requests in one list, and explanations of its literals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Naming: derives names of parameters and tools from a run.
+"""Derive names of parameters and tools from a run.
 
 A parameter is named after the tool parameter that it fills. If several parameters would have the
 same name, each gets a prefix from the first of the following that distinguishes it: the object

@@ -1,5 +1,5 @@
-"""Order: puts the calls from several Requests into one list that preserves their data dependencies
-and the order of their effects.
+"""Put the calls from several Requests into one list that preserves their data dependencies and the
+order of their effects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parameters: the input of a tool, built from the input and the literals of a run.
+"""The input of a tool, built from the input and the literals of a run.
 
 A literal in a call that neither the input nor an earlier value explains becomes an optional
 parameter, named after the tool parameter that the literal fills, with the recorded value as the

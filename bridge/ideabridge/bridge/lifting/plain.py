@@ -1,5 +1,5 @@
-"""Plain: decides whether the copied values alone determine what a draft does with other input, and
-lists the questions that remain open.
+"""Decide whether the copied values alone determine what a draft does with other input, and list the
+questions that remain open.
 
 A draft is plain if each value in its calls is a reference that the author wrote, a value from the
 input, a whole earlier value that appears in only one place, or a parameter that appeared nowhere

@@ -1,6 +1,4 @@
-"""Report: describes the tool made from a lifted run, as a table for people and as a short text for
-models.
-"""
+"""Describe the tool made from a lifted run, as a table for people and a short text for models."""
 
 from __future__ import annotations
 

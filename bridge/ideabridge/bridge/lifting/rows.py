@@ -1,5 +1,5 @@
-"""Rows: the table that describes a tool to people. For each parameter, it shows an example, and the
-value that is used if the caller omits the parameter.
+"""The table that describes a tool to people. For each parameter, it shows an example, and the value
+that is used if the caller omits the parameter.
 """
 
 from __future__ import annotations

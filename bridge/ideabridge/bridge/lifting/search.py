@@ -1,4 +1,4 @@
-"""Search: finds explanations for a literal among the values that existed when it was written.
+"""Find explanations for a literal among the values that existed when it was written.
 
 Theory of operation. `Values` (index.py) holds the input, the results and the earlier literals that
 the author of a literal had seen. `explain_literal` looks up the literal in these values, and turns

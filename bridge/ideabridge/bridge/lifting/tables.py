@@ -1,4 +1,4 @@
-"""Tables: formats rows of cells as lines of text that fit the terminal."""
+"""Format rows of cells as lines of text that fit the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking: forwards the questions that a server asks during a call to the caller.
+"""Forward the questions that a server asks during a call to the caller.
 
 A run can be asked to fill in forms with plain values (MCP elicitation, form mode). The client of a
 direct call can also be asked to open a URL, to sample from a model or to list its roots, if it

@@ -1,5 +1,4 @@
-"""Authorization: obtains access tokens and adds them to the requests to a server (OAuth 2.1 with
-the MCP SDK).
+"""Obtain access tokens and add them to the requests to a server (OAuth 2.1 with the MCP SDK).
 
     Authorization       one for each server over HTTP; an `httpx2.Auth`
       OAuthClientProvider   the SDK's flow: discovery, registration, PKCE, exchange, refresh

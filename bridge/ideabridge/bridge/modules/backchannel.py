@@ -1,5 +1,5 @@
-"""Backchannel: finds the call that a server's question or log message belongs to, and tells the
-server which questions it can ask.
+"""Find the call that a server's question or log message belongs to, and tell the server which
+questions it can ask.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Blocks: extracts images, audio and resources from values, so that answers contain them as content
-blocks.
+"""Extract images, audio and resources from values, so that answers contain them as content blocks.
 
 A tool answers with content blocks, and a call stores them as JSON in its value. A model sees an
 image only if the image is a content block of an answer. As text, the image is a few thousand

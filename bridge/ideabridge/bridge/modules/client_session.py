@@ -1,4 +1,4 @@
-"""ClientSession: the client session on whose behalf the current task runs.
+"""The client session on whose behalf the current task runs.
 
 Servers with `"sharing": "session"` have a process for each session. Each request sets the current
 session to its own session. Each call in a run sets the current session to that of the request that

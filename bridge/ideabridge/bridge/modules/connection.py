@@ -1,4 +1,4 @@
-"""Connection: one connection to a server, from start to end.
+"""One connection to a server, from start to end.
 
     Connection          connects, lists the tools, holds the connection, reports its end
       mcp.Client        the SDK's client

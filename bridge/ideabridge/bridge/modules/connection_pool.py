@@ -1,4 +1,4 @@
-"""ConnectionPool: manages further connections to servers.
+"""Manage additional connections to servers.
 
 Each of these connections belongs to one owner. Everybody else uses the shared connection.
 

@@ -1,4 +1,4 @@
-"""DevicePerson: signs a person in with a browser on another device (RFC 8628).
+"""Sign a person in with a browser on another device (RFC 8628).
 
 While the person enters a code there, this process polls the authorization server for the tokens.
 

@@ -1,4 +1,4 @@
-"""Events: cuts a stream of bytes into server-sent events.
+"""Split a stream of bytes into server-sent events.
 
 An `EventReader` does no input or output. `feed` accepts bytes as they arrive, cut anywhere, and
 returns the events that they complete. `end` returns the last event, which some servers do not end

@@ -1,4 +1,4 @@
-"""Fair limiter: limits the number of concurrent calls, and lets the senders of calls take turns."""
+"""Limit the number of concurrent calls, and let the senders of calls take turns."""
 
 from __future__ import annotations
 

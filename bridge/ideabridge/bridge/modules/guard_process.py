@@ -1,4 +1,4 @@
-"""Guard process: ends the registered process groups after its parent has ended (see `stdio.Guard`).
+"""End the registered process groups after their parent has ended (see `stdio.Guard`).
 
 The guard process runs as `python -I -S guard_process.py`. Each server starts one, so it must stay
 small. It imports only modules that are built into the interpreter, because importing `signal` and

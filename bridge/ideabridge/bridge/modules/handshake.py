@@ -1,5 +1,5 @@
-"""Handshake: the first messages of a connection, and repairs that let slightly non-conforming
-servers complete them.
+"""The first messages of a connection, and repairs that let slightly non-conforming servers complete
+them.
 
 The SDK's client sends `server/discover` first, and `initialize` if the server refuses that. A
 `Handshake` sees these messages before the SDK does. If a server does not answer `server/discover`,

@@ -1,4 +1,4 @@
-"""HTTP: sends requests to a server at an address, and explains their failures.
+"""Send HTTP requests to a server, and explain their failures.
 
 A `ModuleHTTPClient` sends the requests to one server, follows redirects within the origin of its
 address, and raises an `UnansweredError` for everything that is not an answer: an error status with

@@ -1,4 +1,4 @@
-"""HTTPTransport: connects `mcp.Client` to a server at an address.
+"""Connect `mcp.Client` to a server at an address.
 
     HTTPTransport       starts a task for each message, and answers the calls that fail
     StreamableHTTP      the transport since version 2025-03-26

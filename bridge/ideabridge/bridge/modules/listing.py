@@ -1,6 +1,4 @@
-"""Listing: converts a server's `tools/list` into `Tool`s, within limits, with a note for each
-omitted tool.
-"""
+"""Convert a server's `tools/list` into `Tool`s, within limits, and note each omitted tool."""
 
 from __future__ import annotations
 

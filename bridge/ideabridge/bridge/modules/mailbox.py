@@ -1,5 +1,4 @@
-"""Mailbox: passes all messages from a server over HTTP to the session, whichever stream they arrive
-on.
+"""Pass all messages from a server over HTTP to the session, whichever stream they arrive on.
 
 Answers are matched with calls only by id, because some servers write the answer to one call on the
 stream of a different call. A call is in one of these states:

@@ -1,5 +1,4 @@
-"""Members: compares the messages of a server with the SDK's models, and repairs them one member at
-a time.
+"""Compare a server's messages with the SDK's models, and repair them one member at a time.
 
 The SDK refuses a whole result, notification or request if one member violates the protocol.
 `MessageRepair` compares each member with its field in the model:

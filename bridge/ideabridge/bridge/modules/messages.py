@@ -1,4 +1,4 @@
-"""Messages: reads the bytes that a server sends as JSON-RPC messages.
+"""Read the bytes that a server sends as JSON-RPC messages.
 
 Every transport passes the lines, bodies or events that it receives to a `MessageReader`, one at a
 time. A well-formed message is parsed in one pass. Only input that the parser rejects is read again,

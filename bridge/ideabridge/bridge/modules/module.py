@@ -1,4 +1,4 @@
-"""Module: one configured MCP server, connected when needed.
+"""A configured MCP server, connected when needed.
 
 One task (`run`) enters and leaves every connection; any number of tasks `call`. The states
 (`ModuleState`) change like this:

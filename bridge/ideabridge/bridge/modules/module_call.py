@@ -1,4 +1,4 @@
-"""Module call: the parameters of a call to a server's tool, and the answer to the call."""
+"""The parameters of a call to a server's tool, and the answer to the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules: all configured MCP servers, connected concurrently.
+"""All configured MCP servers, connected concurrently.
 
 If each person signs in to a server separately, calls by a named user never use the connection of
 the person who started this process: see `UserModules`.

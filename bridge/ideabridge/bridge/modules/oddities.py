@@ -1,4 +1,4 @@
-"""Oddities: notes on a server's messages that violate the protocol, and on how they were repaired.
+"""Notes on a server's messages that violate the protocol, and on how they were repaired.
 
 A server that violates the protocol slightly still works: the reader of its messages skips or
 repairs the malformed member, and records a note. People see the notes in `ideabridge servers list`,

@@ -1,4 +1,4 @@
-"""Offering: the resources, resource templates and prompts that a server offers besides its tools.
+"""The resources, resource templates and prompts that a server offers besides its tools.
 
 A list is read when someone asks for it, and stored until the server reports a change. If the server
 does not report changes, the list is read each time. If a page of a list is late, the list is read

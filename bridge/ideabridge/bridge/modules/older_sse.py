@@ -1,4 +1,4 @@
-"""Older SSE: the predecessor of streamable HTTP, with one stream of events and separate POSTs.
+"""The predecessor of streamable HTTP, with one stream of events and separate POSTs.
 
 A connection goes through these states:
 

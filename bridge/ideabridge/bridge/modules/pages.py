@@ -1,4 +1,4 @@
-"""Pages: reads a server's lists of tools, resources, templates or prompts, page by page.
+"""Read a server's lists of tools, resources, templates or prompts, page by page.
 
 A list with errors is read as far as possible. If a page fails or hangs, a cursor is repeated, or a
 list is endless, the entries that have arrived are still used, and a note says where the list was

@@ -1,4 +1,4 @@
-"""Process memory: measures the memory of servers' programs and of the processes that they start.
+"""Measure the memory of servers' programs and of the processes that they start.
 
 Each program runs in its own session (see `stdio.py`), so the processes in that session are the
 program and the processes that it started, such as the `node` that `npx` starts. A process that

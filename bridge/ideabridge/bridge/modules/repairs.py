@@ -1,5 +1,4 @@
-"""Repairs: makes a server's messages fit the SDK's models, and records the deviations from the
-protocol.
+"""Make a server's messages fit the SDK's models, and record the deviations from the protocol.
 
 `Repairs` works between a transport and the SDK. It compares each message with the models of its
 method (`members`). Where the meaning matters, a rule is applied first (`_RULES`): a result that

@@ -1,4 +1,4 @@
-"""Requests: sends requests to a server, and turns each failure into an error.
+"""Send requests to a server, and turn each failure into an error.
 
 A request is either `tools/call`, with its timeout, progress, questions and result, or a client's
 request that is passed on.

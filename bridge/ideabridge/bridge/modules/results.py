@@ -1,4 +1,4 @@
-"""Results: turns the answer of a server's tool into the value or the error of the call."""
+"""Turn the answer of a server's tool into the value or the error of the call."""
 
 from __future__ import annotations
 

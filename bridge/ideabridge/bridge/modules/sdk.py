@@ -1,4 +1,4 @@
-"""SDK: imports the private names of the MCP SDK that this project uses. No other file imports them.
+"""Import the private names of the MCP SDK that this project uses. No other file imports them.
 
 The SDK publishes `Transport`, but not the types of the two streams that a transport opens. While a
 request is waiting for a person, the SDK stops the clock of the request only if the wait is part of

@@ -1,4 +1,4 @@
-"""ServerLog: one server's log file.
+"""The log file of a server.
 
 The file contains the output of the server to standard error, the log messages that it sent, and the
 times when it was up.

@@ -1,5 +1,5 @@
-"""Settings: reads an entry of `mcpServers` (`ModuleConfiguration`), fills in its variables
-(`expand`), and describes the status of a server for people (`ModuleStatus`).
+"""Read an entry of `mcpServers` (`ModuleConfiguration`), fill in its variables (`expand`), and
+describe the status of a server for people (`ModuleStatus`).
 
 Entries have the form that assistants use, with some additional keys. Keys that other hosts write
 are accepted if they have the same meaning, and ignored if they concern only the host's user

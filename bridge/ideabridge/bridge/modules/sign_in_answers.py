@@ -1,5 +1,4 @@
-"""Sign-in answers: repairs the answers from authorization servers before the SDK's models read
-them.
+"""Repair the responses from authorization servers before the SDK's models read them.
 
 Those models reject a whole document if one optional member deviates from the standards. This module
 converts such a member if its meaning is clear, and otherwise leaves it out, with a note. Members

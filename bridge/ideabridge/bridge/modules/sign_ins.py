@@ -1,5 +1,5 @@
-"""SignIn: the result of signing in to a server. It is stored in the keyring or in a file that only
-the user can read.
+"""The result of signing in to a server, stored in the keyring or in a file that only the user can
+read.
 
 Sign-ins are in the folder `sign-ins` of the user's configuration folder, never in a store. Each
 belongs to one server at one address: if the address changes, the sign-in is not found, so no server

@@ -1,6 +1,4 @@
-"""Start progress: reports to a caller which servers are starting while its call is waiting for
-them.
-"""
+"""Report to a caller which servers are starting while its call is waiting for them."""
 
 from __future__ import annotations
 

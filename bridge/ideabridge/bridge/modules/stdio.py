@@ -1,4 +1,4 @@
-"""StdioTransport: connects `mcp.Client` to a server that runs as a child process.
+"""Connect `mcp.Client` to a server that runs as a child process.
 
 The SDK's transport reads lines of any length, fails on bytes that are not UTF-8, hides the exit
 code, does not report the end of the process, and needs four seconds to end a process that ignores

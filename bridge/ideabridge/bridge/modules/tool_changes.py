@@ -1,6 +1,4 @@
-"""Tool changes: applies the configured changes to the tools of one server, and records the changes
-that do not fit.
-"""
+"""Apply the configured changes to the tools of a server, and record those that do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UserModules: the connections of named users to servers for which each person signs in separately.
+"""The connections of named users to servers for which each person signs in separately.
 
 A user's call goes over a connection that has this user's token, or no token at all:
 

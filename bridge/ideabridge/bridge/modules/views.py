@@ -1,4 +1,4 @@
-"""Views: recognises the HTML pages that servers offer to hosts (MCP Apps).
+"""Recognise the HTML pages that servers offer to hosts (MCP Apps).
 
 A host runs a view's script, and lets it call the tools of the server that the host knows, which is
 ideabridge. Therefore, ideabridge passes another server's views on only if the user allows this

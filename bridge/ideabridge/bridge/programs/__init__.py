@@ -1,3 +1,1 @@
-"""Programs: runs Python text instead of a list of calls, in a sandboxed interpreter in a worker
-process.
-"""
+"""Run Python text instead of a list of calls, in a sandboxed interpreter in a worker process."""

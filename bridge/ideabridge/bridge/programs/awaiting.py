@@ -1,4 +1,4 @@
-"""Awaiting: finds the calls in a program whose results are never awaited.
+"""Find the calls in a program whose results are never awaited.
 
 A call starts where it is made, and `await` returns its result. A program can therefore make calls
 first and await them later, one by one or with `asyncio.gather`. This file finds calls that are

@@ -1,4 +1,4 @@
-"""Handles: objects that stand in for large results in a program.
+"""Objects that stand in for large results in a program.
 
 A result over `LARGE_RESULT` bytes stays in this process, because passing it to the interpreter
 takes a long time, and it might not fit into the memory of a program. The program receives a

@@ -1,4 +1,4 @@
-"""ProgramNames: maps the names of modules, tools and parameters to their names in programs.
+"""Map the names of modules, tools and parameters to their names in programs.
 
 A program imports one Python module for each MCP server (`import git`), as well as `tools` (the
 tools of this process) and `ideas` (published ideas). Most names stay as they are: `git.git_log`. A

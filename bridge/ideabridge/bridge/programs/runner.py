@@ -1,4 +1,4 @@
-"""Program: runs the program that is the Solution of a run, and passes its calls to the machine.
+"""Run the program that is the Solution of a run, and pass its calls to the machine.
 
 Theory of operation. To the machine, a program is a streaming answer: `CallProposed` for each call,
 and `OutputProposed` and `SolutionClosed` at the end. A program waits when all of its tasks wait.

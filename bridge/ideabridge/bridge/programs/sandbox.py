@@ -1,5 +1,4 @@
-"""Sandbox: runs the text of programs in worker processes with Monty, an interpreter for a subset of
-Python.
+"""Run the text of programs in worker processes with Monty, an interpreter for a subset of Python.
 
 Theory of operation. `Sandbox` owns the workers. A `ProgramSession` runs one program once. It uses
 its own thread, because each step of the interpreter blocks until the worker answers. The thread

@@ -1,5 +1,5 @@
-"""Steps: handles programs that are calls in a plan, `{"_tool": "run_program", "program": TEXT,
-"input": {...}}`.
+"""Handle programs that are calls in a plan, `{"_tool": "run_program", "program": TEXT, "input":
+{...}}`.
 
 Such a call is answered by a separate run (a room), which begins with the program as its plan. The
 run of the plan includes the tools that its programs can call, so the room uses the definitions in

@@ -1,4 +1,4 @@
-"""Stubs: derives the signatures of tools as Python types from their JSON Schemas.
+"""Derive the signatures of tools as Python types from their JSON Schemas.
 
 Programs are checked against the stubs of the modules that they import, before anything runs. A
 schema that Python's types cannot express becomes `Any`. A stub is allowed to accept too much,

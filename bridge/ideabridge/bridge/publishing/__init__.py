@@ -1,1 +1,1 @@
-"""Publishing: turns ideas into tools."""
+"""Turn ideas into tools."""

@@ -1,4 +1,4 @@
-"""Distilling: asks a mind to write a program that does what recorded runs did.
+"""Ask a mind to write a program that does what recorded runs did.
 
 Theory of operation. `program_request` describes the runs to a mind. The mind answers with a
 program, a description of the tool, and an input for each run that had none. `Publisher.publish`

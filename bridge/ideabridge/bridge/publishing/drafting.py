@@ -1,4 +1,4 @@
-"""Drafting: lifts runs into plans without blocking the event loop.
+"""Lift runs into plans without blocking the event loop.
 
 The more calls and results a run has, the longer it takes to read the run, to explain its literals,
 and to check its plan with the recorded results; see `reading`.

@@ -1,4 +1,4 @@
-"""Guides: composes the context, tools and plan with which a mind solves a published idea again."""
+"""Compose the context, tools and plan with which a mind solves a published idea again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Idea tools: offers published ideas as tools under `_module: "idea:NAME"`, with behaviour hints
-derived from the current tools.
+"""Offer published ideas as tools under `_module: "idea:NAME"`, with behaviour hints derived from
+the current tools.
 """
 
 from __future__ import annotations

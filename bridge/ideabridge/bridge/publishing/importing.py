@@ -1,4 +1,4 @@
-"""Importing: checks and publishes an idea from elsewhere, without trusting its document."""
+"""Check and publish an idea from elsewhere, without trusting its document."""
 
 from __future__ import annotations
 

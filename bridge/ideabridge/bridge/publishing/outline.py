@@ -1,4 +1,4 @@
-"""Outline: the facts about a run that publishing needs, without the run's calls and their results.
+"""The facts about a run that publishing needs, without the run's calls and their results.
 
 Folding a long run takes seconds, so the process that lifts the run folds it only once, and returns
 what the server needs.

@@ -1,4 +1,4 @@
-"""PreparedTool: a tool that is ready to be published."""
+"""A tool that is ready to be published."""
 
 from __future__ import annotations
 

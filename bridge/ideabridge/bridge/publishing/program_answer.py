@@ -1,4 +1,4 @@
-"""ProgramAnswer: a program submitted as a generalisation of runs, with its author's description."""
+"""A program submitted as a generalisation of runs, with its author's description."""
 
 from __future__ import annotations
 

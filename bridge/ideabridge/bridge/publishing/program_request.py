@@ -1,5 +1,4 @@
-"""ProgramRequest: describes runs to the author of a program. The copied values alone do not show
-what the runs did.
+"""Describe runs to the author of a program. The copied values alone do not show what the runs did.
 
 Theory of operation. The Request goes to the mind that saw the run, so it is short: the calls with
 previews of their results, the input, the open points with their reasons, and the signatures of the

@@ -1,4 +1,4 @@
-"""Program tool: judges a program by recorded runs, and turns an accepted program into a tool."""
+"""Judge a program by recorded runs, and turn an accepted program into a tool."""
 
 from __future__ import annotations
 

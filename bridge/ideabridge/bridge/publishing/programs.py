@@ -1,4 +1,4 @@
-"""Programs: publishes a program as a tool, and checks that it does what recorded runs did.
+"""Publish a program as a tool, and check that it does what recorded runs did.
 
 Theory of operation. `RecordedResults` is a finished run as a program sees it: the calls with their
 parameters and results, in the order they ended. `reproduce` runs a program in the sandbox with the

@@ -1,4 +1,4 @@
-"""PublishRequest: a request to publish a run, with all options."""
+"""A request to publish a run, with all options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publisher: turns ideas into tools, and checks whether published ideas still work.
+"""Turn ideas into tools, and check whether published ideas still work.
 
 Theory of operation. `Publisher.publish` reads the run that made an idea as a function, and chooses
 how calls will be answered:

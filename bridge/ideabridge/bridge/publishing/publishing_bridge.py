@@ -1,4 +1,4 @@
-"""PublishingBridge: the interface of the bridge that publishing uses."""
+"""The interface of the bridge that publishing uses."""
 
 from __future__ import annotations
 

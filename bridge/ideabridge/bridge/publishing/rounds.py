@@ -1,5 +1,5 @@
-"""Rounds: publishes the programs that a mind submits for a run, one after another, until the
-recordings accept one.
+"""Publish the programs that a mind submits for a run, one after another, until the recordings
+accept one.
 
 Theory of operation. A mind that saw a run submits a program. `hand_in` publishes it or reports how
 it differs from the run. Each program is journaled as a separate run: the Request to the mind is the

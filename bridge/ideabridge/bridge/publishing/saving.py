@@ -1,4 +1,4 @@
-"""Saving: turns ideas without a finished run into tools.
+"""Turn ideas without a finished run into tools.
 
 Such an idea was written by hand, came from elsewhere, or comes from a run that did not end
 successfully. `read_idea` reads it without looking at any tools. This file adds everything that

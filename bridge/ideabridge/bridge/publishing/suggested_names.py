@@ -1,4 +1,4 @@
-"""Suggested names: asks a mind, in one Request, to name the tools that were suggested.
+"""Ask a mind, in one Request, to name the suggested tools.
 
 The Request contains the names of the tools that were called and of the parameters. It does not
 contain values or text that people wrote, because imported histories stay in the store. The mind

@@ -1,5 +1,4 @@
-"""Suggestions: finds calls that a caller made repeatedly, in runs of any kind, and suggests a tool
-for them.
+"""Find calls that a caller made repeatedly, in runs of any kind, and suggest a tool for them.
 
 The calls in the latest runs are compared only by their tools: the same tools in the same order
 count as the same work. For the most frequent work, some of the runs are lifted in the same way as

@@ -1,4 +1,4 @@
-"""Teaching: adds finished replays of a published idea to the idea's evidence."""
+"""Add finished replays of a published idea to the idea's evidence."""
 
 from __future__ import annotations
 

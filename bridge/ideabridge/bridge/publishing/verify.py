@@ -1,4 +1,4 @@
-"""Verify: checks whether a published idea still works as it did when it was published."""
+"""Check whether a published idea still works as it did when it was published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Written: reads documents that contain hand-written ideas.
+"""Read documents that contain hand-written ideas.
 
 A document is `{"name"?, "description"?, "context", "schema"?, "solution"?, "tools"?, "answer"?,
 "tags"?}`. `read_idea` checks it without looking at the tools that are available, so the same

@@ -1,4 +1,4 @@
-"""AdmittedIdeas: decides which published ideas each profile is allowed to use."""
+"""Decide which published ideas each profile is allowed to use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Binding: decides which tools a run from a journal can call in this process.
+"""Decide which tools a run from a journal can call in this process.
 
 A run is bound to the servers that it began with: its `RunStarted` has a digest of the start
 definition of each server that its tools reach (`start_definitions`). While the run is waiting,

@@ -1,5 +1,5 @@
-"""Called ideas: finds the ideas that a plan calls, and decides whether they ask a mind and whether
-the plan would call itself.
+"""Find the ideas that a plan calls, and decide whether they ask a mind and whether the plan would
+call itself.
 """
 
 from __future__ import annotations

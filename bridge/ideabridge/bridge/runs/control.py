@@ -1,4 +1,4 @@
-"""Control: cancels runs and settles their approvals, no matter which process drives them.
+"""Cancel runs and settle their approvals, no matter which process drives them.
 
 A process that does not drive the run stores its request, and the run's driver performs it.
 `Control.listen` receives what other processes request for runs that this process drives.

@@ -1,5 +1,4 @@
-"""Decision: chooses what happens to a run that someone requests or that a process finds in the
-store.
+"""Choose what happens to a run that someone requests or that a process finds in the store.
 
 A caller looks a run up, a person resumes or ends it, a worker claims it, or a sweep of `Recovery`
 finds it. Each time, `Registry.hand_off` collects the `Facts` from the run's journal, calls

@@ -1,5 +1,5 @@
-"""Direct calls: stores the calls that a client makes one by one, without a plan, and groups them
-into sessions that can be published.
+"""Store the calls that a client makes one by one, without a plan, and group them into sessions that
+can be published.
 
 The calls of one caller, client and connection form a session, which ends after ten minutes without
 a call. A session in progress is stored call by call. When it ends, it becomes a run of kind

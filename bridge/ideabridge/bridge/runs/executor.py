@@ -1,4 +1,4 @@
-"""Executor: runs calls, in this process or at their servers, and limits the results of a run."""
+"""Run calls, in this process or at their servers, and limit the results of a run."""
 
 from __future__ import annotations
 

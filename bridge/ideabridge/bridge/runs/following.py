@@ -1,5 +1,5 @@
-"""Following: reads the journals of runs that another process drives while someone in this process
-is waiting for them.
+"""Read the journals of runs that another process drives while someone in this process is waiting
+for them.
 
 The events are reported as if this process drove the runs. A store that can notify reports when a
 journal has grown; with an SQLite file, the journals are read four times a second.

@@ -1,5 +1,5 @@
-"""Forks: creates runs that continue from a point in an earlier run, with a different solution or
-input (time travel).
+"""Create runs that continue from a point in an earlier run, with a different solution or input
+(time travel).
 
 The fork's journal begins with the events of its parent. A new machine applies these events, so a
 fork is a run like any other: it can be folded, driven, resumed and published. Calls that started

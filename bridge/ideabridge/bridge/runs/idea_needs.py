@@ -1,4 +1,4 @@
-"""Idea needs: finds missing tools and ideas that a published idea needs in this process."""
+"""Find missing tools and ideas that a published idea needs in this process."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Observed: learns, from each caller's runs, the shapes of the results of tools without an output
-schema.
+"""Learn, from each caller's runs, the result shapes of tools without an output schema.
 
 A shape is a JSON Schema that contains only types and names: no value of a result, and no name that
 looks like data.

@@ -1,4 +1,4 @@
-"""People: handles a run's questions to people, and the decisions on them.
+"""Handle a run's questions to people, and the decisions on them.
 
 A run asks about calls (may this call run?), about outcomes (a call was in flight when its process
 died: how did it end?) and about plans (may the whole plan of this lazy run be carried out?), and it

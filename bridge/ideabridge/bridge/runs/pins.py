@@ -1,4 +1,4 @@
-"""Pins: records the tools that a published plan calls.
+"""Record the tools that a published plan calls.
 
 The record of a tool contains the tool's server, its name and the digest of its definition.
 

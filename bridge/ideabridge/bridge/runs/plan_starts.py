@@ -1,4 +1,4 @@
-"""PlanStarts: checks plans and programs, and creates the `Start` of each run."""
+"""Check plans and programs, and create the `Start` of each run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded: reads finished runs from their journals, so that ideas can be published from them."""
+"""Read finished runs from their journals, so that ideas can be published from them."""
 
 from __future__ import annotations
 

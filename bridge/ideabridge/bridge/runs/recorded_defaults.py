@@ -1,5 +1,5 @@
-"""Recorded defaults: finds the recorded defaults of a published plan that might not fit a call, and
-marks them as assumptions.
+"""Find the recorded defaults of a published plan that might not fit a call, and mark them as
+assumptions.
 
 A default was recorded together with the other values of its call, so the default might not fit if
 one of these values is replaced. A default that is a string, list or object is an assumption if the

@@ -1,4 +1,4 @@
-"""Recovery: takes up runs that a process left behind.
+"""Take up runs that a process left behind.
 
 A sweep is two indexed queries: for runs whose status is `running`, and for `interrupted` runs of
 the current configuration. If nobody drives such a run (its lease was released or has lapsed, or its

@@ -1,4 +1,4 @@
-"""Registry: finds the runs of this process, in memory or in their journals.
+"""Find the runs of this process, in memory or in their journals.
 
 Several processes can share one store, so each look-up compares the run in memory with the store:
 

@@ -1,5 +1,5 @@
-"""Replay: answers calls to published ideas with the recorded output, by running the plan, or by
-solving the idea again.
+"""Answer calls to published ideas with the recorded output, by running the plan, or by solving the
+idea again.
 
 A publication that has a plan and a guide runs its plan as the first answer of the agent loop: the
 plan's calls are made once, and if they do not lead to an output, a mind is asked for the rest,

@@ -1,4 +1,4 @@
-"""Rooms: opens runs that answer one call from another run.
+"""Open runs that answer one call from another run.
 
 A call to a latent tool, to `solve` in a clean room, or to a published idea is answered by another
 run, the call's room.

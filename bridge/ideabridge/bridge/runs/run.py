@@ -1,4 +1,4 @@
-"""Run: one plan, program or task that is being carried out, from its callers' point of view.
+"""One plan, program or task that is being carried out, from its callers' point of view.
 
 A run consists of a machine (what has happened), a runner (what happens next) and a driver (the
 lease under which this process is allowed to write its journal). A run that is waiting for someone

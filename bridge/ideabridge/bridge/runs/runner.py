@@ -1,4 +1,4 @@
-"""Runner: drives one machine, performs its effects with anyio, and runs its calls.
+"""Drive one machine, perform its effects with anyio, and run its calls.
 
 `Runner.post` receives events. The machine applies them first, because an event that the machine
 refuses must not reach the journal. Then `perform` repeats three steps until no effect is due:

@@ -1,4 +1,4 @@
-"""Runs: creates the runs of this process, and looks after them while they are open.
+"""Create the runs of this process, and look after them while they are open.
 
 `Registry` finds the runs. Four tasks run while the bridge is open. `heartbeat` renews the leases.
 `control.listen` receives what other processes request for runs that this process drives: a

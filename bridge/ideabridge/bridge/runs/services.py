@@ -1,4 +1,4 @@
-"""Services: the objects that all runs of this process use."""
+"""The objects that all runs of this process use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Session: a run whose Requests an application answers itself, with single calls or groups of
+"""Sessions: runs whose Requests an application answers itself, with single calls or groups of
 calls.
 
     async with bridge.session(state={"city": "Oslo"}) as session:

@@ -1,4 +1,4 @@
-"""Starts: creates the beginning of a run under a configuration.
+"""Create the beginning of a run under a configuration.
 
 A run begins as a `Start`: a machine that has applied `RunStarted`, and the first events to be
 journaled. The settings come from the configuration. A caller can lower the configured limits, but

@@ -1,4 +1,4 @@
-"""Stretch: turns calls that have ended into a separate run, which can be published.
+"""Turn calls that have ended into a separate run, which can be published.
 
 Such a run is of kind `session`. Its journal looks like that of a run answered turn by turn: calls
 that were listed before any of their results was seen form one Solution. Its output is the value of

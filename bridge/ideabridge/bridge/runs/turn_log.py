@@ -1,4 +1,4 @@
-"""TurnLog: records, from a run's events, which mind answered each turn, and with which Solution."""
+"""Record, from a run's events, which mind answered each turn, and with which Solution."""
 
 from __future__ import annotations
 

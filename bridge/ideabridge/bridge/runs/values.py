@@ -1,5 +1,5 @@
-"""Values: reads the Solutions that are submitted to a run, and shows the run's results as JSON or
-as Python types.
+"""Read the Solutions that are submitted to a run, and show the run's results as JSON or as Python
+types.
 """
 
 from __future__ import annotations

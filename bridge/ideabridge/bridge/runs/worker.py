@@ -1,4 +1,4 @@
-"""Worker: drives the runs that other processes have queued; see `driving/queue.py`."""
+"""Drive the runs that other processes have queued; see `driving/queue.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backup: writes a backup file so that it is either complete or does not exist.
+"""Write backup files that are either complete or do not exist.
 
 The backup is written under a temporary name and then renamed. The next backup to the same name
 removes the incomplete files that killed processes left behind.

@@ -1,5 +1,5 @@
-"""CallPlaces: stores a server's running and waiting calls, if the server's limit applies to all
-processes together.
+"""Store a server's running and waiting calls, for servers whose limit applies to all processes
+together.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Claims: marks what an imported publication says about its answers and checks as unverified,
-because this store has not checked it.
+"""Mark what an imported publication says about its answers and checks as unverified, because this
+store has not checked it.
 """
 
 from __future__ import annotations

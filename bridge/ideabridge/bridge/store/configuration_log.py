@@ -1,4 +1,4 @@
-"""ConfigurationLog: records how configurations changed while servers ran."""
+"""Record how configurations changed while servers ran."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Contents: stores messages, schemas and lists of messages by content, so that each is stored only
-once.
+"""Store messages, schemas and lists of messages by content, so that each is stored only once.
 
 A context is stored as a JSON array of entries. A positive entry is the number of a message. A
 negative entry is the negated number of a list of entries, which is stored in the same way. Whether

@@ -1,5 +1,4 @@
-"""Copying: copies a whole store into another one, between a file and PostgreSQL in either
-direction.
+"""Copy a whole store into another one, between a file and PostgreSQL in either direction.
 
 Rows keep their numbers, so that references to them stay valid. `contents` and `events`, whose rows
 never change, are copied in short transactions, and an interrupted copy continues after the last

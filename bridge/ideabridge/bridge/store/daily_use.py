@@ -1,4 +1,4 @@
-"""DailyUse: reports how much a store was used, on each day and recently."""
+"""Report how much a store was used, on each day and recently."""
 
 from __future__ import annotations
 

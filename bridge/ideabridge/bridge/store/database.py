@@ -1,4 +1,4 @@
-"""Database: the interface through which the tables of a store use SQLite or PostgreSQL.
+"""The interface through which the tables of a store use SQLite or PostgreSQL.
 
 The classes of the tables (`Journal`, `Ideas`, `Publications`, ...) write SQL that both databases
 accept. Where the databases differ, there is a method here. The rules of that SQL:

@@ -1,5 +1,5 @@
-"""Decisions: the decisions that people, assistants and timeouts made in runs, and those that
-followed from their standing rules and grants.
+"""The decisions that people, assistants and timeouts made in runs, and those that followed from
+standing rules and grants.
 """
 
 from __future__ import annotations

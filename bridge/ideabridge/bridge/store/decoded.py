@@ -1,6 +1,4 @@
-"""Decoded: a cache of the values of long JSON strings that were read recently, so that they are not
-decoded again.
-"""
+"""A cache of recently decoded JSON strings, so that long ones are not decoded again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DirectCallTable: stores the calls that clients make to exposed tools, without a run."""
+"""Store the calls that clients make to exposed tools, without a run."""
 
 from __future__ import annotations
 

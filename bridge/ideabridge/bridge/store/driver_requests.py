@@ -1,4 +1,4 @@
-"""DriverRequests: stores requests from other processes to the process that drives a run.
+"""Store requests from other processes to the process that drives a run.
 
 A request is stored as a setting: `cancel RUN`, or `ask MARK.RUN` with an event that the driver
 should accept. The driver polls these settings, and answers `ask` under the same key:

@@ -1,4 +1,4 @@
-"""EvidenceTable: stores what later runs of published versions showed about these versions."""
+"""Store what later runs of published versions revealed about those versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idea: the saved triple (context, schema, solution), named by its content."""
+"""Ideas: saved triples (context, schema, solution), named by their content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ideas: saves, reads, lists, tags and finds ideas, and filters lists and searches.
+"""Save, read, list, tag and find ideas.
 
 `Ideas` owns the tables `ideas` (one row for each idea) and `occurrences` (other runs and steps that
 made the same idea). Lists are ordered by time of saving, then by row; the cursor of a page is

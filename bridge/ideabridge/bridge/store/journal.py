@@ -1,4 +1,4 @@
-"""Journal: stores runs, and the append-only log of their events."""
+"""Store runs, and the append-only log of their events."""
 
 from __future__ import annotations
 

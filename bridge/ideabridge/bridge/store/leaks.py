@@ -1,4 +1,4 @@
-"""Leaks: finds secrets in documents that leave the store.
+"""Find secrets in documents that leave the store.
 
 Secrets are recognised by their form anywhere in a document, because issuers give many tokens a
 recognisable form. A secret without such a form is found only if it is in the configuration.

@@ -1,4 +1,4 @@
-"""Leases: records which driver is allowed to write to the journal of a run, and until when."""
+"""Record which driver is allowed to write to the journal of a run, and until when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifier: notifies other processes of changes that they are waiting for."""
+"""Notify other processes of the changes that they are waiting for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OwnerLinks: creates and checks links that sign the owner in to the page."""
+"""Create and check links that sign the owner in to the page."""
 
 from __future__ import annotations
 

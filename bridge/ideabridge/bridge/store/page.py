@@ -1,4 +1,4 @@
-"""Page: one page of a list in the store."""
+"""Pages of lists in the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Portable ideas: exports one idea as a JSON document that anybody can check."""
+"""Export an idea as a JSON document that anybody can verify."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pruning: deletes old runs and ideas while other processes use the store (`docs/store.md`).
+"""Delete old runs and ideas while other processes use the store (`docs/store.md`).
 
 1. `Families` groups the runs and ideas that must be kept or deleted together: a run, the rooms that
    answered its calls, its forks, and the ideas of all of these. An idea that was not made by a run

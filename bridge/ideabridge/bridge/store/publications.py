@@ -1,4 +1,4 @@
-"""Publications: ideas published under a name, in versions."""
+"""Ideas published under a name, in versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published: the types used to read the documents that belong to a version of a published name.
+"""Types for reading the documents that belong to a version of a published name.
 
 A member with an unexpected form counts as absent. Documents from elsewhere are checked on import,
 and versions that earlier releases stored stay readable.

@@ -1,5 +1,5 @@
-"""RunQueue: the queue of runs that are waiting for a worker. Each entry is a row in the `runs`
-table; see `Journal`.
+"""The queue of runs that are waiting for a worker. Each entry is a row in the `runs` table; see
+`Journal`.
 """
 
 from __future__ import annotations

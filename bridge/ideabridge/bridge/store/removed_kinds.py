@@ -1,5 +1,4 @@
-"""Removed kinds: converts each explanation of a removed kind in a stored plan into a call to
-`compute`.
+"""Convert explanations of removed kinds in stored plans into calls to `compute`.
 
 `converted` inserts a call to `compute` with the expression from `python_of` before the call whose
 literal is explained. The path to this call's result replaces the explanation. The plan therefore

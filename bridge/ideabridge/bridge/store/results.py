@@ -1,4 +1,4 @@
-"""Results: finds the parts of an idea that come from results of its run, and removes them.
+"""Find the parts of an idea that come from results of its run, and remove them.
 
 The context of the first Request comes from its author. Each later context also contains what was
 added since then: the state that calls wrote, the results of calls, the output of programs, errors,

@@ -1,5 +1,5 @@
-"""Ropes: cuts long strings into pieces so that two strings that differ in one place share almost
-all of their pieces.
+"""Cut long strings into pieces so that two strings that differ in one place share almost all of
+their pieces.
 
 A state of 2 MB that grows by 1 KB with each step is a new string at each step. The store keeps only
 one copy of each distinct piece, and stores the string as the list of the numbers of its pieces. The

@@ -1,4 +1,4 @@
-"""RunFilter: the conditions that select the runs in a list."""
+"""The conditions that select the runs in a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RunRecord: the row of a run in the store, without its journal."""
+"""The row of a run in the store, without its journal."""
 
 from __future__ import annotations
 

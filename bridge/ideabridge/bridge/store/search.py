@@ -1,4 +1,4 @@
-"""Search: full-text search over ideas and published names.
+"""Full-text search over ideas and published names.
 
 Saving an idea does not index the idea. `Ideas.index` indexes it later. The index does not store the
 text, because the text can be read from the idea.

@@ -1,4 +1,4 @@
-"""SessionTable: stores sessions of direct calls that are in progress."""
+"""Store sessions of direct calls that are in progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StoredSettings: a key-value table of bytes, for data without its own table."""
+"""A key-value table of bytes, for data without its own table."""
 
 from __future__ import annotations
 

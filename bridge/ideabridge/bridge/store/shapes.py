@@ -1,5 +1,4 @@
-"""Shapes: indexes the tools that ideas call, and the shapes of their calls, which reveal repeated
-work.
+"""Index the tools that ideas call, and the shapes of their calls, which reveal repeated work.
 
 Saving an idea does not update these indexes. `Ideas.index` updates them, together with the index of
 words for searches.

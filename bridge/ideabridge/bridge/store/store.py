@@ -1,5 +1,5 @@
-"""Store: keeps ideas, publications, runs, users and settings in an SQLite file or a PostgreSQL
-database (`docs/store.md`).
+"""Keep ideas, publications, runs, users and settings in an SQLite file or a PostgreSQL database
+(`docs/store.md`).
 """
 
 from __future__ import annotations

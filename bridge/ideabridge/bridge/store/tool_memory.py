@@ -1,4 +1,4 @@
-"""ToolMemory: stores lists, definitions, result shapes, uses and the latest approvals of tools."""
+"""Store lists, definitions, result shapes, uses and the latest approvals of tools."""
 
 from __future__ import annotations
 

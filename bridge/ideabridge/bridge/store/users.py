@@ -1,5 +1,5 @@
-"""Users: stores the people who are allowed to use a server on this store over HTTP, and the tokens
-that authenticate them.
+"""Store the people who are allowed to use a server on this store over HTTP, and the tokens that
+authenticate them.
 
 A user's name never changes and is never reused after the user is removed: runs, ideas and journals
 refer to people by name, and a person must never inherit another person's data.

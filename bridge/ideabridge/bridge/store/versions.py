@@ -1,4 +1,4 @@
-"""Versions: finds the changes between two ideas, and reports which changes break callers."""
+"""Find the changes between two ideas, and report which of them break callers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Writer: lets the event loop write to the store without waiting for a disk, a lock or another
-process.
+"""Let the event loop write to the store without waiting for a disk, a lock or another process.
 
 A small job runs immediately on the event loop, because its commit takes tens of microseconds, and
 switching threads would take longer. A job is queued if the store is locked, fails or was slow, if

@@ -1,4 +1,4 @@
-"""PostgresContents: the `contents` table. Several processes insert into it at the same time.
+"""The `contents` table in PostgreSQL, into which several processes insert concurrently.
 
 A row is found by the unique index on its hash, and the database numbers the rows. The numbers that
 this process remembers are valid until a sweep deletes contents: each transaction reads the number

@@ -1,4 +1,4 @@
-"""PostgresDatabase: the connections of one process to a store in PostgreSQL.
+"""The connections of one process to a store in PostgreSQL.
 
 Concurrency. Every transaction that writes holds the advisory lock `STORE` in shared mode. An
 `exclusive` transaction holds it exclusively. It begins after all other transactions have ended, so

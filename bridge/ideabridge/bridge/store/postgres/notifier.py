@@ -1,4 +1,4 @@
-"""PostgresNotifier: notifications for a store in PostgreSQL, with NOTIFY and LISTEN."""
+"""Notifications for a store in PostgreSQL, with NOTIFY and LISTEN."""
 
 from __future__ import annotations
 

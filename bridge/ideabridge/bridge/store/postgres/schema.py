@@ -1,4 +1,4 @@
-"""Schema of a store in PostgreSQL: the tables, indexes and views of `sqlite/schema.py`, and
+"""The schema of a store in PostgreSQL: the tables, indexes and views of `sqlite/schema.py`, and
 replacements for SQLite functions.
 
 Everything is in one PostgreSQL schema. Tables have the same columns as in SQLite, except for these

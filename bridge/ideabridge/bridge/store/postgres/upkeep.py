@@ -1,4 +1,4 @@
-"""PostgresUpkeep: measures, backs up and vacuums a store in PostgreSQL."""
+"""Measure, back up and vacuum a store in PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgresWords: the full-text index of a store in PostgreSQL.
+"""The full-text index of a store in PostgreSQL.
 
 PostgreSQL's parser would split addresses, paths and hyphenated words in its own way. So this module
 splits text into words in the same way as for SQLite, and removes accents. PostgreSQL only stems the

@@ -1,4 +1,4 @@
-"""SQLite: chooses the SQLite library with which this process opens all stores.
+"""Choose the SQLite library with which this process opens all stores.
 
 SQLite 3.7.0 to 3.51.2 have the WAL-reset bug (https://sqlite.org/wal.html#walresetbug): if a
 checkpoint begins when the whole log has already been moved, while another connection commits,

@@ -1,6 +1,4 @@
-"""SqliteDatabase: opens and locks the SQLite file behind a store, runs transactions, and converts
-errors.
-"""
+"""Open and lock the SQLite file behind a store, run transactions, and convert errors."""
 
 from __future__ import annotations
 

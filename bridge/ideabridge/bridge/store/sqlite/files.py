@@ -1,5 +1,4 @@
-"""StoreFiles: makes a store's file, its log and the log's index private, and watches them while the
-store is open.
+"""Make a store's file, its log and the log's index private, and watch them while the store is open.
 
 If an open file is deleted, moved or replaced, the process keeps writing to the old file, and these
 writes are lost when the process ends. So each commit checks that the files are still in place.

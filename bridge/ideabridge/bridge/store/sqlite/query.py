@@ -1,5 +1,4 @@
-"""query: runs SQL that a person wrote at the command line. It reads a store in SQLite and changes
-nothing.
+"""Run SQL that a person wrote at the command line, on a store in SQLite and read-only.
 
 Four things prevent writes: the file is opened for reading, `query_only` is on, an authorizer
 refuses everything except reading, and sqlite3 runs only one statement. The SQL cannot attach

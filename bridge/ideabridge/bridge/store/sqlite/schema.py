@@ -1,4 +1,4 @@
-"""Schema: the tables, indexes and views of a store (`docs/store.md`), and the migrations.
+"""The tables, indexes and views of a store (`docs/store.md`), and the migrations.
 
 sqlite-utils creates the tables. This module takes 0.1 s to import, and only a new store, or one of
 an earlier version, needs it.

@@ -1,4 +1,4 @@
-"""SqliteUpkeep: measures, backs up and vacuums a store in an SQLite file."""
+"""Measure, back up and vacuum a store in an SQLite file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SqliteWords: the full-text index of a store in SQLite, which uses FTS5."""
+"""The full-text index of a store in SQLite, which uses FTS5."""
 
 from __future__ import annotations
 
