@@ -33,11 +33,11 @@ def write_file(target: Path, fill: Callable[[Path], None]) -> None:
     """Create a file with mode 0600.
 
     Args:
-        target: the new file.
-        fill: called with the path of the empty file; writes the content into it and checks it.
+        target: the path of the new file.
+        fill: called with the path of the empty file. It writes the content and checks it.
 
     Raises:
-        StoreAccessError: the file exists already, or cannot be written.
+        StoreAccessError: if the file already exists or cannot be written.
     """
     try:
         if os.path.lexists(target):
@@ -58,9 +58,7 @@ def write_file(target: Path, fill: Callable[[Path], None]) -> None:
 
 @contextmanager
 def _partial(target: Path) -> Generator[Path]:
-    """Create a file next to the target, lock it while it is being written, and remove it at the
-    end.
-    """
+    """Create a locked temporary file next to the target, and remove it on exit."""
     part = target.with_name(f"{target.name}{PARTIAL}{secrets.token_hex(4)}")
     descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
@@ -75,7 +73,11 @@ def _partial(target: Path) -> Generator[Path]:
 
 
 def _name(part: Path, target: Path) -> None:
-    """Rename the finished file, unless the target exists."""
+    """Rename the finished file to `target`.
+
+    Raises:
+        FileExistsError: if the target exists.
+    """
     with part.open("rb+") as file:
         os.fsync(file.fileno())
 
@@ -99,7 +101,7 @@ def _name(part: Path, target: Path) -> None:
 
 
 def _sweep(target: Path) -> None:
-    """Remove incomplete files for this target that killed processes left behind."""
+    """Remove incomplete files that killed processes left behind for this target."""
     for part in target.parent.glob(f"{glob.escape(target.name)}{PARTIAL}{'[0-9a-f]' * 8}"):
         with suppress(OSError):
             if fcntl is not None:

@@ -21,13 +21,14 @@ CALLS: Final = "calls"
 
 
 class CallPlace(NamedTuple):
-    """A running or waiting call to a server. If its values have not changed between two reads,
-    there was no heartbeat in between.
+    """A running or waiting call to a server.
+
+    If two reads return equal values, there was no heartbeat in between.
 
     Attributes:
-        call: its id.
+        call: the id of the call.
         process: the name of the process that makes the call.
-        beat: the number of heartbeats.
+        beat: the number of heartbeats so far.
     """
 
     call: str
@@ -36,11 +37,11 @@ class CallPlace(NamedTuple):
 
 
 class CallPlaces:
-    """The calls of each server, in order of arrival. The first calls, up to the limit, run. The
-    others wait.
+    """The calls to each server, in order of arrival. Calls up to the server's limit run, and the
+    rest wait.
 
-    One row holds all calls to a server and is locked while it changes, so that every process sees
-    the same order.
+    All calls to a server share one row, which is locked while it changes, so that every process
+    sees the same order.
     """
 
     def __init__(self, database: Database, settings: StoredSettings) -> None:
@@ -52,7 +53,7 @@ class CallPlaces:
         return _read(self._settings.get(f"{_CALLS}{module}"))
 
     def join(self, module: str, call: str, process: str) -> list[CallPlace]:
-        """Add a call at the end, unless it is already listed, and return all calls."""
+        """Add a call at the end of the list, unless it is already there, and return all calls."""
 
         def joined(places: list[CallPlace]) -> list[CallPlace]:
             if any(place.call == call for place in places):
@@ -66,11 +67,13 @@ class CallPlaces:
         self._change(module, lambda places: [place for place in places if place.call != call])
 
     def remove(self, module: str, place: CallPlace) -> None:
-        """Remove a call whose process is gone, unless there was a heartbeat."""
+        """Remove a call whose process is gone, unless the call has had a heartbeat since `place`
+        was read.
+        """
         self._change(module, lambda places: [other for other in places if other != place])
 
     def beat(self, module: str, process: str) -> set[str]:
-        """Record a heartbeat for a process's calls. Return the calls that are still listed."""
+        """Record a heartbeat for all calls of a process. Return the calls that are still listed."""
 
         def beaten(places: list[CallPlace]) -> list[CallPlace]:
             return [

@@ -25,12 +25,12 @@ UNCHECKED: Final = "not here"
 
 
 def imported_description(description: str, answer: str, plan: JSON) -> str:
-    """Return the description of an imported publication: the description from the document, how a
-    call is answered, and a note that it was not checked in this store.
+    """Return a description for an imported publication: the one from the document, followed by a
+    note that says how calls are answered and that this store has not checked it.
 
     Args:
         description: the description from the document.
-        answer: how a call is answered; `auto` uses the plan if there is one.
+        answer: how calls are answered. `auto` means the plan, if it contains calls.
         plan: the plan of the publication, or None.
     """
     if answer != "auto":
@@ -54,8 +54,8 @@ def imported_description(description: str, answer: str, plan: JSON) -> str:
 
 
 def unchecked(plan: JSON) -> JSON:
-    """Return an imported plan with its statements about lifting marked as claims of the
-    document.
+    """Return an imported plan in which the statements about lifting are marked as claims made by
+    the document.
     """
     if not isinstance(plan, dict) or "lifting" not in plan:
         return plan
@@ -71,8 +71,8 @@ def unchecked(plan: JSON) -> JSON:
 
 
 def without_runs(publication: Publication) -> Publication:
-    """Return a publication without the ids of the runs that its plan was made from, for a viewer
-    who must not see these runs.
+    """Return the publication without the ids of the runs that its plan was made from, for viewers
+    who must not see those runs.
     """
     plan = publication.plan or {}
     lifting = plan.get("lifting")

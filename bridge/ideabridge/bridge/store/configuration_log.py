@@ -21,17 +21,17 @@ ChangeStatus = Literal["followed", "withheld"]
 
 @dataclass(frozen=True, slots=True)
 class LoggedChange:
-    """One change to a configuration that a running process noticed.
+    """A configuration change that a running process noticed.
 
     Attributes:
-        at: the time when the process noticed the change, in seconds since 1970.
+        at: when the process noticed the change, in seconds since 1970.
         project: the project folder of the process.
-        process: a description of the process for people.
+        process: a human-readable description of the process.
         status: `followed` if the change took effect, `withheld` if it did not.
-        lines: lines for people that say what changed, or why the change did not take effect.
+        lines: human-readable lines that say what changed, or why the change did not take effect.
         trusted_by: the user who trusted the project's file, or "" if no project file is used.
-        trusted_at: the time when the user trusted the project's file, in seconds since 1970, or
-            None.
+        trusted_at: when the user trusted the project's file, in seconds since 1970, or None if no
+            project file is used.
     """
 
     at: float
@@ -84,11 +84,11 @@ class ConfigurationLog:
             )
 
     def newest(self, limit: int, project: str | None = None) -> list[LoggedChange]:
-        """Return the newest changes, the latest first.
+        """Return the latest changes, newest first.
 
         Args:
             limit: the maximum number of changes.
-            project: the project folder whose changes to return, or None for all changes.
+            project: the project folder to return changes for, or None for all folders.
         """
         columns = "at, project, process, status, lines, trusted_by, trusted_at"
         where = "" if project is None else "WHERE project = ? "

@@ -87,21 +87,25 @@ _FIRST: Final = Struct(">q")
 
 
 def key_of(digest: bytes) -> int:
-    """Return the key of a row in `content_keys`: the first 8 bytes of its hash. Lookups compare the
-    whole hash.
+    """Return the key of a row in `content_keys`: the first 8 bytes of its digest.
+
+    Lookups then compare the whole digest.
     """
     return cast("int", _FIRST.unpack_from(digest)[0])
 
 
 def _ends(entry: int) -> bool:
-    """Return whether a stretch ends after `entry`. Multiplicative hashing picks about one entry in
-    32.
+    """Return whether a stretch ends after `entry`.
+
+    Multiplicative hashing picks about one entry in 32.
     """
     return (entry * 0x9E3779B1) & 0xFFFFFFFF < 0x08000000
 
 
 def stretches_of(entries: list[int]) -> tuple[list[list[int]], list[int]]:
-    """Divide `entries` into closed stretches and the remaining entries, which are still open."""
+    """Split `entries` into closed stretches and the remaining entries, whose stretch is still
+    open.
+    """
     stretches: list[list[int]] = []
     start = 0
     for place, entry in enumerate(entries, 1):
@@ -132,7 +136,7 @@ parts.
 
 
 class Contents:
-    """The tables `contents` and `content_keys`. Callers must hold a transaction or guard."""
+    """The tables `contents` and `content_keys`. Callers must hold a transaction or the guard."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -146,8 +150,10 @@ class Contents:
         self._swept: int = -1
 
     def put(self, encoded: Encoded) -> tuple[int, int | None, str]:
-        """Store the parts of a Request. Return the row of its schema, the row of `shown`, and the
-        entries of its context as JSON text. Call this inside a transaction.
+        """Store the parts of a Request. Call this inside a transaction.
+
+        Returns:
+            The row of its schema, the row of `shown`, and the entries of its context as JSON text.
         """
         self._look()
         new: list[StoredContent] = []
@@ -170,8 +176,9 @@ class Contents:
             self._catch_up()
 
     def solution(self, text: str) -> int | None:
-        """Return the row of a Solution, or None unless this process remembers the row from a
-        journal. Call this inside a transaction, after `put`.
+        """Return the row of a Solution if this process remembers it from a journal, otherwise None.
+
+        Call this inside a transaction, after `put`.
         """
         if len(text) < SHORT_BYTES:
             return None
@@ -179,14 +186,13 @@ class Contents:
         return self._waiting.get(digest) or self._cached.get(digest)
 
     def pack(self, events: Sequence[JSONObject]) -> list[tuple[str, str | None]]:
-        """Return `(text, parts)` for each event.
+        """Return `(text, parts)` for each event. Call this inside a transaction.
 
         The parts are a JSON object that maps each member to a row of `contents`, or to a list of
-        entries as in a context. The parts are None if the text is the whole event. Call this inside
-        a transaction.
+        entries as in a context. If the text is the whole event, the parts are None.
 
         Raises:
-            InvalidJSONError: an event is not JSON.
+            InvalidJSONError: if an event is not JSON.
         """
         self._look()
         new: list[StoredContent] = []
@@ -199,7 +205,7 @@ class Contents:
         return packed
 
     def _pack(self, event: JSONObject, new: list[StoredContent]) -> tuple[JSONObject, JSONObject]:
-        """Move parts out of an event. Return the rest of the event, and the parts."""
+        """Move the parts out of an event. Return the rest of the event, and the parts."""
         names = PARTS.get(str(event.get("event")), ())
         parts: JSONObject = {}
         if "calls" in names:
@@ -225,8 +231,8 @@ class Contents:
         return self._put_long({"calls": event["calls"], "output": event.get("output")}, new)
 
     def _part(self, value: JSON, new: list[StoredContent]) -> JSON:
-        """Return the row of a member of an event or, for a list, the rows of its items. Return None
-        if the member stays in the event.
+        """Return the row for a member of an event or, if the member is a list, the rows for its
+        items. Return None if the member stays in the event.
         """
         if isinstance(value, list):
             if not value:
@@ -241,16 +247,17 @@ class Contents:
         return self._put_long(value, new)
 
     def _put_long(self, value: JSON, new: list[StoredContent]) -> int | None:
-        """Return the row of a value, or None if its text is short."""
+        """Return the row for a value, or None if its text is short enough to stay in the event."""
         body = body_of(value)
         return self._put([body], new)[0] if len(body[1]) >= SHORT_BYTES else None
 
     def parts_of(self, parts: str | None) -> EventParts:
-        """Return the contents that the parts from `pack` refer to. Call this in the same snapshot
-        that reads the event.
+        """Return the contents that the parts from `pack` refer to.
+
+        Call this in the same snapshot that reads the event.
 
         Raises:
-            StoreFormatError: a part is missing.
+            StoreFormatError: if a part is missing.
         """
         if parts is None:
             return _NO_PARTS
@@ -265,8 +272,10 @@ class Contents:
         return values
 
     def length_of(self, parts: str) -> int:
-        """Return the approximate size, in bytes, of the contents that the parts from `pack` refer
-        to, excluding tools and settings. Call this in the same snapshot that reads the event.
+        """Return the approximate size in bytes of the contents that the parts from `pack` refer to,
+        excluding tools and settings.
+
+        Call this in the same snapshot that reads the event.
         """
         named = cast("JSONObject", decode_trusted(parts))
         values: JSONObject = {
@@ -277,8 +286,8 @@ class Contents:
 
     @staticmethod
     def unpack(text: str, parts: EventParts) -> JSONObject:
-        """Rebuild a whole event from its parts and the text that `pack` returned. This method does
-        not read from the store.
+        """Rebuild an event from the text that `pack` returned and the parts, without reading from
+        the store.
         """
         event = cast("JSONObject", decode_trusted(text))
         event.update(parts.lists)
@@ -293,8 +302,8 @@ class Contents:
         return event
 
     def _look(self) -> None:
-        """Read the rows that other processes have stored, and forget rows that were removed by a
-        rollback or a sweep.
+        """Read the rows that other processes have stored, and forget the rows that a rollback or a
+        sweep removed.
         """
         database = self._database
         state = database.voids, database.number("PRAGMA data_version")
@@ -318,7 +327,7 @@ class Contents:
             self._waiting[digest] = self._last = number
 
     def _put(self, bodies: list[Body], new: list[StoredContent]) -> list[int]:
-        """Return the row number of each body, and append rows that do not exist yet to `new`."""
+        """Return the row number for each body. Bodies without a row are added to `new`."""
         cached = self._cached
         waiting = self._waiting
         keys = [
@@ -348,8 +357,8 @@ class Contents:
         return numbers
 
     def _stored_form(self, text: str, new: list[StoredContent]) -> str:
-        """Return the body of the row for a string: the string itself, or a rope, whose pieces this
-        method stores.
+        """Return the body to store for a string: the string itself, or a rope. The pieces of the
+        rope are stored, too.
         """
         if len(text) <= LONG_BYTES // 4:
             # A character takes at most 4 bytes.
@@ -363,7 +372,9 @@ class Contents:
         return ROPE + _text(self._fold(self._put(pieces, new), new))
 
     def _catch_up(self) -> None:
-        """Write the keys of the latest rows to `content_keys`. Call this inside a transaction."""
+        """Write the keys of recently added rows to `content_keys`. Call this inside a
+        transaction.
+        """
         # Sort the keys, so that neighbouring keys are written together.
         keys = [(key_of(digest), number) for digest, number in sorted(self._waiting.items())]
         self._database.many(
@@ -387,7 +398,7 @@ class Contents:
         """Return the messages in a stored context.
 
         Raises:
-            StoreFormatError: a part of it is missing.
+            StoreFormatError: if a part of the context is missing.
         """
         texts = self.texts(self.unfold(entries))
         return cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]"))

@@ -32,7 +32,7 @@ _BATCH: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table that is copied, and its columns. The first `keys` columns are its primary key."""
+    """A table to copy, and its columns. The first `keys` columns are its primary key."""
 
     name: str
     columns: tuple[str, ...]
@@ -94,7 +94,7 @@ _TABLES: Final = (*_ADDED, *_CHANGED)
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The contents of a copy: the numbers of runs, events, ideas and published names."""
+    """The number of runs, events, ideas and published names in a copy."""
 
     runs: int
     events: int
@@ -106,14 +106,14 @@ def copy_into(source: Database, target: Database, report: Callable[[str], None])
     """Copy all tables except the indexes of words, tools and shapes.
 
     Args:
-        source: the store to copy, in its state at the beginning of the copy. Other processes can
-            use the store during the copy.
-        target: an empty store, or an unfinished copy of the same source. No other process must use
-            the target during the copy.
-        report: called with the name of each table before it is copied.
+        source: the store to copy, as it is when the copy begins. Other processes can keep using it.
+        target: an empty store, or an unfinished copy of the same source. No other process may use
+            it
+            during the copy.
+        report: called with the name of each table before the table is copied.
 
     Raises:
-        StoreCopyError: the target has other contents, or differs from the source afterwards.
+        StoreCopyError: if the target has other contents, or differs from the source afterwards.
     """
     _claim(source, target)
     with source.snapshot():
@@ -139,7 +139,7 @@ def copy_into(source: Database, target: Database, report: Callable[[str], None])
 
 
 def expect_whole(database: Database) -> None:
-    """Raise `StoreCopyError` if a store is an unfinished copy."""
+    """Raise `StoreCopyError` if the store is an unfinished copy."""
     with database.guard:
         mark = database.counter(MARK)
     if mark:
@@ -150,7 +150,7 @@ def expect_whole(database: Database) -> None:
 
 
 def release(target: Database) -> None:
-    """Remove the mark of an unfinished copy, because the copy is now complete and checked."""
+    """Remove the mark of an unfinished copy, after the copy is complete and verified."""
     with target.transaction():
         target.execute("DELETE FROM counters WHERE key = ?", (MARK,))
 
@@ -184,7 +184,7 @@ def _count(database: Database, table: str) -> int:
 def _rows(
     source: Database, table: _Table, after: tuple[Any, ...] | None = None
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the rows in a table in batches, ordered by key."""
+    """Yield the rows of a table in batches, ordered by primary key."""
     key = ", ".join(table.columns[: table.keys])
     order = f"ORDER BY {key} LIMIT {_BATCH}"
     while True:
@@ -221,8 +221,8 @@ def _extend(source: Database, target: Database, table: _Table) -> None:
 
 
 def _finish(source: Database, target: Database) -> None:
-    """Write the data that is derived from the tables: the words of names, the keys of contents, and
-    the next free row numbers.
+    """Write the data that is derived from the tables: the word index of published names, the keys
+    of contents, and the next free row numbers.
     """
     catalogue = source.counter("catalogue")
     names = target.execute(

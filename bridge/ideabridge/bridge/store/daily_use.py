@@ -22,18 +22,17 @@ _FAILED_DIRECTLY: Final = ("error", "unknown")
 
 @dataclass(frozen=True, slots=True)
 class DayOfUse:
-    """The use of one day, in UTC.
+    """The usage on one day, in UTC.
 
     Attributes:
         day: the day.
-        runs: runs that began on this day, without rooms.
-        failed_runs: the number of these runs that failed, stalled, reached a limit or ended with
-            errors that were not caused by denied calls.
-        direct_calls: direct calls to exposed tools.
-        failed_direct_calls: the number of these calls that ended in an error, or have an unknown
-            outcome.
-        input_tokens: tokens that minds read, as they report them.
-        output_tokens: tokens that minds wrote, as they report them.
+        runs: the number of runs that began on this day, without rooms.
+        failed_runs: how many of these runs failed, stalled, reached a limit, or ended with errors
+            other than denied calls.
+        direct_calls: the number of direct calls to exposed tools.
+        failed_direct_calls: how many of these calls ended in an error, or have an unknown outcome.
+        input_tokens: the number of tokens that minds read, as they report it.
+        output_tokens: the number of tokens that minds wrote, as they report it.
     """
 
     day: date
@@ -56,8 +55,8 @@ class UsedTool:
 
     Attributes:
         tool: the name of the tool.
-        times: the number of runs that called it, plus the number of direct calls. A run of a
-            published tool calls this tool, and the tools of its plan.
+        times: the number of runs that called the tool, plus the number of direct calls. A run of a
+            published tool counts for this tool and for the tools of its plan.
     """
 
     tool: str
@@ -66,7 +65,7 @@ class UsedTool:
 
 @dataclass(frozen=True, slots=True)
 class TitledRuns:
-    """The newest runs with the same title.
+    """The newest runs that share a title.
 
     Attributes:
         runs: the number of these runs.
@@ -78,22 +77,22 @@ class TitledRuns:
 
 
 class DailyUse:
-    """Counts the use of the store, by day, by tool and among the newest runs.
+    """Counts how often the store is used: by day, by tool, and among the newest runs.
 
-    Each method reads all rows of the days, or of the runs, that it covers.
+    Each method reads every row of the days or runs that it covers.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def days(self, first: date, last: date, *, caller: Viewer) -> list[DayOfUse]:
-        """Return the use of each day from `first` to `last`, in order, including days without any
-        use.
+        """Return the usage on each day from `first` to `last`, in order, including days without
+        any.
 
         Args:
             first: the first day.
-            last: the last day, at most `MOST_DAYS` days from the first.
-            caller: the caller whose runs and direct calls are counted.
+            last: the last day, at most `MOST_DAYS` days after the first.
+            caller: whose runs and direct calls to count.
         """
         length = (last - first).days + 1
         assert 1 <= length <= MOST_DAYS, f"expected 1 to {MOST_DAYS} days, found {length}"
@@ -116,7 +115,7 @@ class DailyUse:
         ]
 
     def most_used(self, first: date, limit: int = 5, *, caller: Viewer) -> list[UsedTool]:
-        """Return the most used tools since a day, most used first.
+        """Return the tools used most since the day `first`, most used first.
 
         Calls in a run count once the run's ideas are indexed; see `Ideas.index_all`.
         """
@@ -146,9 +145,9 @@ class DailyUse:
         return [UsedTool(tool, int(times)) for tool, times in rows]
 
     def runs_by_asker(self, since: str, *, caller: Viewer) -> dict[str, int]:
-        """Return how many runs each program has asked for since a time. Rooms are not counted.
+        """Return how many runs each program has asked for since the given time, not counting rooms.
 
-        The keys are as `askers` returns them, and `since` is as in `RunFilter`.
+        The keys are those that `askers` returns, and `since` is as in `RunFilter`.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -159,11 +158,11 @@ class DailyUse:
         return {asker: int(runs) for asker, runs in rows if asker}
 
     def tools_by_asker(self, since: str, *, caller: Viewer) -> dict[str, list[UsedTool]]:
-        """Return the tools in the runs that each program has asked for since a time, with the
-        number of these runs that contain the tool. A run of a published tool contains this tool,
-        and the tools of its plan.
+        """Return the tools in the runs that each program has asked for since the given time, with
+        the number of runs that contain each tool. A run of a published tool contains this tool and
+        the tools of its plan.
 
-        The keys are as `askers` returns them, and `since` is as in `RunFilter`. Calls count once
+        The keys are those that `askers` returns, and `since` is as in `RunFilter`. Calls count once
         the ideas of their runs are indexed; see `Ideas.index_all`.
         """
         with self._database.guard:
@@ -189,16 +188,16 @@ class DailyUse:
         return used
 
     def newest_runs(self, caller: Viewer, chosen: RunFilter, newest: int) -> int:
-        """Return how many of a caller's newest runs (without rooms) meet the conditions.
+        """Return how many of a caller's newest runs (without rooms) match a filter.
 
         Args:
-            caller: the caller whose runs are counted.
-            chosen: the conditions.
-            newest: the number of runs that are examined. The limit keeps this method fast even in a
-                large store.
+            caller: whose runs to count.
+            chosen: the filter.
+            newest: how many runs to examine. The limit keeps this method fast even in a large
+                store.
 
         Raises:
-            FilterError: a time in the filter cannot be read.
+            FilterError: if a time in the filter cannot be read.
         """
         clauses = list(chosen.clauses())
         where = " AND ".join(condition for condition, _ in clauses) or "1 = 1"
@@ -215,14 +214,14 @@ class DailyUse:
 
     def askers(self, newest: int, *, caller: Viewer) -> list[str]:
         """Return the programs that asked for a caller's newest runs, with their versions, and the
-        hosts that such runs were imported from.
+        hosts that such runs were imported from, in no particular order.
 
-        Rooms are not examined. The order is arbitrary.
+        Rooms are not examined.
 
         Args:
-            newest: how many runs are examined. The limit keeps this method fast even in a large
+            newest: how many runs to examine. The limit keeps this method fast even in a large
                 store.
-            caller: the caller whose runs are examined.
+            caller: whose runs to examine.
         """
         only = only_of(caller)
         of_caller = "" if only is None else "caller = ? AND "
@@ -238,16 +237,16 @@ class DailyUse:
     def runs_by_title(
         self, titles: Sequence[str], newest: int, *, caller: Viewer
     ) -> dict[str, TitledRuns]:
-        """Count how many of a caller's newest runs have each of these titles.
+        """Count how many of a caller's newest runs have each of the given titles.
 
         A run that calls a published tool has the tool's name as its title. Rooms are not counted,
         and titles without runs are left out.
 
         Args:
-            titles: the titles.
-            newest: the number of runs that are examined. The limit keeps this method fast even in a
-                large store.
-            caller: the caller whose runs are counted.
+            titles: the titles to count.
+            newest: how many runs to examine. The limit keeps this method fast even in a large
+                store.
+            caller: whose runs to count.
         """
         if not titles:
             return {}
@@ -266,17 +265,18 @@ class DailyUse:
         return {title: TitledRuns(int(count), latest) for title, count, latest in rows}
 
     def modules_used(self, newest: int, *, caller: Viewer) -> dict[str, float]:
-        """Return the time of the latest use of each server, in seconds since 1970, according to the
-        newest runs and direct calls.
+        """Return when each server was last used, in seconds since 1970, according to the newest
+        runs and direct calls.
 
         A run counts as a use when it begins, and a direct call when it ends. A run uses the servers
         that its saved ideas call. Imported calls do not count. Saved ideas count once they are
         indexed; see `Ideas.index_all`.
 
         Args:
-            newest: how many runs, and how many direct calls, are examined. The limit keeps this
-                method fast even in a large store.
-            caller: the caller whose runs and direct calls are examined.
+            newest: how many runs, and how many direct calls, to examine. The limit keeps this
+                method
+                fast even in a large store.
+            caller: whose runs and direct calls to examine.
         """
         bound = (only_of(caller), newest)
         with self._database.guard:
@@ -321,7 +321,7 @@ class DailyUse:
         return counts
 
     def _direct_calls(self, days: Sequence[date], caller: Viewer) -> _Counts:
-        """Count the direct calls, by the day on which they arrived."""
+        """Count direct calls by the day on which they arrived."""
         periods = ", ".join("(?, ?, ?)" for _ in days)
         bounds = [
             bound
@@ -349,7 +349,7 @@ class DailyUse:
         return counts
 
     def _tokens(self, first: date, caller: Viewer) -> dict[date, tuple[int, int]]:
-        """Return the numbers of tokens that minds read and wrote, by day."""
+        """Return the number of tokens that minds read and wrote on each day."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT substr(ideas.time, 1, 10), "
@@ -367,11 +367,11 @@ class DailyUse:
 
 
 class _Counts:
-    """Daily totals and failures of runs, or of direct calls.
+    """Daily totals and failures of runs or direct calls.
 
     Attributes:
-        all: the number of runs, or of direct calls, on each day. A day that is missing counts as 0.
-        failed: the number of these that failed, keyed by day.
+        all: the number of runs or direct calls on each day. Days without any are left out.
+        failed: how many of them failed, by day.
     """
 
     def __init__(self) -> None:
@@ -379,8 +379,8 @@ class _Counts:
         self.failed = Counter[date]()
 
     def add(self, day: date, count: int, *, has_failed: bool) -> None:
-        """Add to the counts of one day. `has_failed` says whether all of the added runs or direct
-        calls failed.
+        """Add runs or direct calls to the counts of one day. `has_failed` says whether all of them
+        failed.
         """
         self.all[day] += count
         if has_failed:
@@ -388,5 +388,5 @@ class _Counts:
 
 
 def _seconds(day: date) -> float:
-    """Return the beginning of a day in UTC, in seconds since 1970."""
+    """Return the start of a day in UTC, in seconds since 1970."""
     return datetime.combine(day, time(), UTC).timestamp()

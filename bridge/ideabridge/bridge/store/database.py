@@ -53,7 +53,7 @@ shared with the journal of its run.
 
 
 def is_address(place: str) -> bool:
-    """Return whether the location of a store is a PostgreSQL database, not a file."""
+    """Return whether a store's location is a PostgreSQL database rather than a file."""
     return place.startswith(("postgresql://", "postgres://"))
 
 
@@ -61,8 +61,7 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
 def check_store_place(place: str) -> None:
-    """Raise `StorePlaceError` if the location of a store is neither a file nor a PostgreSQL
-    database.
+    """Raise `StorePlaceError` if a store's location is neither a file nor a PostgreSQL database.
 
     The message contains no part of an address, because an address can contain a password.
     """
@@ -89,22 +88,20 @@ def now_text() -> str:
 
 
 def time_text(at: float) -> str:
-    """Convert a time in seconds since 1970 to the form that `now_text` returns. Times before 1970
-    become 1970.
-    """
+    """Format a time in seconds since 1970 like `now_text`. Times before 1970 become 1970."""
     return datetime.fromtimestamp(max(at, 0.0), UTC).isoformat(timespec="milliseconds")
 
 
 def read_time(text: str, now: datetime | None = None, direction: Literal[-1, 0, 1] = 0) -> datetime:
-    """Read a date, a time (UTC if it names no zone) or an age such as `3d`, `12h` or `2w`.
+    """Parse a date, a time (in UTC if it has no time zone), or an age such as `3d`, `12h` or `2w`.
 
     Args:
-        text: the text to read.
+        text: the text to parse.
         now: the time that ages are relative to, or None for the current time.
-        direction: -1 for ages that lie in the past, 1 for the future, 0 if no age is allowed.
+        direction: -1 if ages lie in the past, 1 if they lie in the future, 0 to reject ages.
 
     Raises:
-        ValueError: the text has none of these forms.
+        ValueError: if the text has none of these forms.
     """
     age = _AGE.fullmatch(text) if direction else None
     try:
@@ -133,7 +130,7 @@ class WordIndex(ABC):
     """The full-text index: the tables `idea_words` (title, tools, body) and `publication_words`
     (name, description).
 
-    Words are letters and digits only. The caller of a method must hold a transaction or a guard.
+    Words consist of letters and digits only. Callers must hold a transaction or the guard.
     """
 
     @abstractmethod
@@ -142,8 +139,8 @@ class WordIndex(ABC):
 
     @abstractmethod
     def remove(self, table: WordTable, rows: Sequence[int]) -> bool:
-        """Remove rows. Return False if the index cannot remove rows and must be rebuilt without
-        them later.
+        """Remove rows from the index. Return False if this index cannot remove rows, so that it
+        must be rebuilt without them later.
         """
 
     @abstractmethod
@@ -154,8 +151,8 @@ class WordIndex(ABC):
     def best(
         self, table: WordTable, words: Sequence[str], limit: int, *, every: bool
     ) -> list[tuple[int, float]]:
-        """Return `(row, score)` for the rows that contain all words, or at least one of them, best
-        first.
+        """Return `(row, score)` for the rows that contain all of the words (`every`), or at least
+        one of them, best first.
         """
 
     @abstractmethod
@@ -168,13 +165,13 @@ class WordIndex(ABC):
         every: bool,
         begins: bool = False,
     ) -> list[tuple[int, float]]:
-        """Return `(row, 0.0)` for the newest rows that contain all words, or at least one of them.
-        If `begins` is set, the words are matched as prefixes.
+        """Return `(row, 0.0)` for the newest rows that contain all of the words (`every`), or at
+        least one of them. If `begins` is set, the words are matched as prefixes.
         """
 
     def begin_rebuild(self) -> None:
-        """Create an empty table `idea_words_new` if the index cannot remove rows. Call this inside
-        a transaction.
+        """Create an empty table `idea_words_new`, if this index cannot remove rows. Call this
+        inside a transaction.
         """
         raise NotImplementedError
 
@@ -191,29 +188,33 @@ class Upkeep(ABC):
 
     @abstractmethod
     def engine(self) -> str:
-        """Return the name and version of the database as readable text."""
+        """Return the name and version of the database in human-readable form."""
 
     @abstractmethod
     def used_bytes(self) -> int:
-        """Return the number of bytes in use. For a file, this is its size after a vacuum."""
+        """Return the number of bytes in use. For a file, this is the size that it has after a
+        vacuum.
+        """
 
     @abstractmethod
     def back_up(self, target: Path) -> int:
         """Copy the store into a new file, even while it is in use. Return the size of the copy in
         bytes.
 
-        The copy of a store in PostgreSQL is an archive for pg_restore.
+        The copy of a PostgreSQL store is an archive for pg_restore.
 
         Raises:
-            StoreAccessError: the file exists already, or cannot be written, or pg_dump failed.
-            StoreExtraError: PostgreSQL's programs are not installed.
-            StoreFormatError: the store is damaged.
+            StoreAccessError: if the file already exists or cannot be written, or if pg_dump fails.
+            StoreExtraError: if PostgreSQL's programs are not installed.
+            StoreFormatError: if the store is damaged.
         """
 
     @abstractmethod
     def vacuum(self) -> tuple[int, int]:
-        """Return free space to the file system. Return the size in bytes before and after. Other
-        users of the store wait until the vacuum has ended.
+        """Return free space to the file system. Other users of the store wait until this is done.
+
+        Returns:
+            The size of the store in bytes, before and after.
         """
 
 
@@ -239,11 +240,11 @@ class ResultRows(Protocol):
 
 
 class Database(ABC):
-    """A database with one connection for writing, and another for reading that never waits for a
-    writer.
+    """A database, with one connection for writing and another one for reading that never waits for
+    a writer.
 
-    Every read runs inside `guard` or `snapshot`, every write inside `transaction` or `change`. All
-    four hold the lock of the connection, and convert database errors to the store's errors. Reads
+    Reads run inside `guard` or `snapshot`, and writes inside `transaction` or `change`. All four
+    hold the lock of their connection, and convert database errors to the store's errors. Reads
     inside a transaction see its writes.
 
     Attributes:
@@ -251,14 +252,14 @@ class Database(ABC):
         durability: `normal` if writes survive a crash of the process, `full` if they also survive a
             power failure.
         one_writer: True if only one transaction at a time can write.
-        for_update: SQL to append to a SELECT that locks its rows until the transaction ends.
-        voids: counts events that invalidate remembered row numbers: transactions that this process
-            rolled back, and its deletions.
-        lock: the lock that the writing thread holds during its transaction.
+        for_update: SQL to append to a SELECT, which locks its rows until the transaction ends.
+        voids: the number of events that invalidate remembered row numbers: transactions that this
+            process rolled back, and its deletions.
+        lock: the lock that a thread holds during a write transaction.
         guard: the lock for reads: `with database.guard:`.
         words: the full-text index.
         notifier: notifies other processes.
-        upkeep: maintenance of the database: size, backups, vacuuming.
+        upkeep: database maintenance: size, backups, vacuuming.
     """
 
     path: str
@@ -278,34 +279,34 @@ class Database(ABC):
 
     @abstractmethod
     def reader(self) -> JSONObject | None:
-        """Return the information that another process needs to open a read-only connection, or None
-        if no other process can open one.
+        """Return what another process needs to open a read-only connection, or None if no other
+        process can open one.
         """
 
     # Statements
 
     @abstractmethod
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> ResultRows:
-        """Run a statement: reads inside `guard`, writes inside `transaction`."""
+        """Run a statement. Reads must run inside `guard`, writes inside `transaction`."""
 
     @abstractmethod
     def change(self, sql: str, parameters: Sequence[Any] = ()) -> ResultRows:
-        """Run one statement that writes. Outside a transaction, the statement runs in its own
-        transaction.
-        """
+        """Run one statement that writes, in a transaction of its own if none is open."""
 
     @abstractmethod
     def insert(self, sql: str, parameters: Sequence[Any] = (), key: str = "number") -> int | None:
-        """Run one INSERT in the same way as `change`. Return the number of the new row, from the
+        """Run an INSERT in the same way as `change`. Return the number of the new row, from the
         column `key`, or None if nothing was inserted.
         """
 
     @abstractmethod
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run a statement that writes, once for each row of parameters, inside a transaction."""
+        """Run a statement that writes once for each row of parameters. Call this inside a
+        transaction.
+        """
 
     def number(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Return the integer that a query yields, or 0 if it yields no row or NULL. Call this
+        """Return the integer that a query yields, or 0 if it yields NULL or no row. Call this
         inside `guard` or `transaction`.
         """
         row = self.execute(sql, parameters).fetchone()
@@ -313,30 +314,30 @@ class Database(ABC):
 
     @abstractmethod
     def using(self, index: str) -> str:
-        """Return SQL that, written after the name of a table, makes SQLite use an index."""
+        """Return SQL that makes SQLite use the given index when it follows the name of a table."""
 
     @abstractmethod
     def newest_row(self, table: str) -> int:
-        """Return the largest row number in a table. No row with a smaller number will appear
-        later.
+        """Return the largest row number in a table. Rows that are added later have larger
+        numbers.
         """
 
     @abstractmethod
     def numbered(self, tables: Sequence[str]) -> None:
-        """Make the numbers of new rows in these tables continue after the largest one. Call this
+        """Make the numbers of new rows in these tables continue after the largest number. Call this
         after inserting rows with explicit numbers.
         """
 
     # Counters
 
     def counter(self, key: str) -> int:
-        """Return the value of one of the `counters`, or 0 if it was never set. Call this inside a
+        """Return the value of a counter in `counters`, or 0 if it was never set. Call this inside a
         guard or transaction.
         """
         return self.number("SELECT value FROM counters WHERE key = ?", (key,))
 
     def set_counter(self, key: str, value: int) -> None:
-        """Set one of the `counters`. Call this inside a transaction."""
+        """Set a counter in `counters`. Call this inside a transaction."""
         self.execute(
             "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE "
             "SET value = ?2",
@@ -344,7 +345,7 @@ class Database(ABC):
         )
 
     def count(self, key: str, more: int) -> None:
-        """Add to one of the `counters`. Call this inside a transaction."""
+        """Add `more` to a counter in `counters`. Call this inside a transaction."""
         self.execute(
             "INSERT INTO counters(key, value) VALUES (?1, ?2) "
             "ON CONFLICT(key) DO UPDATE SET value = counters.value + ?2",
@@ -355,52 +356,49 @@ class Database(ABC):
 
     @abstractmethod
     def transaction(self, *, concurrent: bool = False) -> AbstractContextManager[None]:
-        """Return a transaction: `with database.transaction():` commits all or nothing. A nested
-        transaction that fails undoes only itself.
+        """Return a context manager that commits everything in its block or nothing.
+
+        If a nested transaction fails, only the nested transaction is rolled back.
         """
 
     @abstractmethod
     def exclusive(self) -> AbstractContextManager[None]:
         """Return a transaction during which nobody else can write.
 
-        Foreign keys are not checked, so the caller must delete the rows that refer to deleted rows.
+        Foreign keys are not checked, so callers must delete the rows that refer to deleted rows.
         Do not call this inside another transaction.
         """
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[None]:
-        """Return a snapshot: within `with database.snapshot():` all reads see the same state of the
-        store.
-        """
+        """Return a context manager within which all reads see the same state of the store."""
 
     @abstractmethod
     def at_once(self, job: Callable[[], T]) -> T:
         """Run a job that writes, without waiting for locks.
 
         Raises:
-            StoreBusyError: another thread or process is writing; the job changed nothing.
+            StoreBusyError: if another thread or process is writing. The job has changed nothing.
         """
 
     @abstractmethod
     def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
-        """Run jobs that write: all of them in one transaction or, if that fails, each in a separate
-        transaction. This method never waits for locks.
+        """Run jobs that write, without waiting for locks: all of them in one transaction or, if
+        that fails, each in a separate transaction.
 
         Args:
-            jobs: pairs `(key, job)`. If a job could not be written, later jobs with the same key
-                are skipped.
+            jobs: pairs `(key, job)`. If a job fails to write, later jobs with the same key are
+                skipped.
 
         Returns:
-            The result of each job, or its error. A job with an error changed nothing.
+            The result of each job, or its error. A job with an error has changed nothing.
         """
 
     # Waiting
 
     @property
     def busy_timeout_s(self) -> float:
-        """How long, in seconds, a thread waits for another process's lock if its patience is not
-        set.
-        """
+        """The number of seconds that a thread waits for another process's lock by default."""
         return self._busy_timeout_s
 
     @property
@@ -410,14 +408,14 @@ class Database(ABC):
 
     @property
     def patience(self) -> float:
-        """How long, in seconds, this thread waits for another process's lock before it raises
+        """The number of seconds that this thread waits for another process's lock before it raises
         `StoreBusyError`.
         """
         return getattr(self._of_thread, "patience", self._busy_timeout_s)
 
     @patience.setter
     def patience(self, seconds: float | None) -> None:
-        """Set the patience of this thread. None means `busy_timeout_s`."""
+        """Set the patience of this thread. None restores `busy_timeout_s`."""
         if seconds is None:
             if self.impatient:
                 del self._of_thread.patience
@@ -432,15 +430,15 @@ class Database(ABC):
 
     @abstractmethod
     def data_version(self) -> int:
-        """Return a number that changes when another process has written to the store.
+        """Return a number that changes whenever another process writes to the store.
 
-        To keep polling cheap, this method does not wait: while a thread in this process is writing,
+        To keep polling cheap, this method never waits: while a thread in this process is writing,
         it returns the last known number.
         """
 
     @abstractmethod
     def revision(self) -> tuple[int, int]:
-        """Return two numbers. Every commit, by this process or another, changes one of them."""
+        """Return two numbers, at least one of which changes with every commit by any process."""
 
     @abstractmethod
     def close(self) -> None:

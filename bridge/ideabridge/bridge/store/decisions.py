@@ -34,11 +34,11 @@ far faster than decoding the JSON of every event.
 
 @dataclass(frozen=True, slots=True)
 class CitedRule:
-    """A standing rule, as the decision that followed from it cites it.
+    """A standing rule, as cited by the decision that followed from it.
 
     Attributes:
         id: the id of the rule.
-        at: the time when the rule was given, as ISO 8601.
+        at: when the rule was given, as ISO 8601.
     """
 
     id: str = ""
@@ -47,21 +47,22 @@ class CitedRule:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A decision in a run, or the decisions that followed from one rule or grant.
+    """A decision in a run, or the group of decisions that followed from one rule or grant.
 
     Attributes:
         run, title, caller: the run.
-        at: the time when it was made, in seconds since 1970.
+        at: when the decision was made, in seconds since 1970.
         call: the number of the call, or None if the decision is about the plan.
         decision: what was decided, as in its event.
         by: who decided, as in its event; see `read_decider`.
         reason: the reason.
         rule: the standing rule that approved the call without a question, or None.
         granted: the number of the call whose grant approved the call without a question, or None.
-        calls: the number of calls that the rule or the grant approved. The other attributes are
-            those of the latest of them. 1 for any other decision.
-        has_more: whether the rule or the grant may have approved further calls, which are too far
-            back to be counted.
+        calls: the number of calls that the rule or the grant approved, or 1 for any other decision.
+            The
+            other attributes are those of the latest call.
+        has_more: whether the rule or the grant may have approved earlier calls that were not
+            counted.
     """
 
     run: str
@@ -79,8 +80,8 @@ class Decided:
 
     @property
     def cause(self) -> tuple[str, ...] | None:
-        """The values that identify the rule or the grant that made the decision, or None if
-        somebody made it.
+        """The values that identify the rule or grant behind the decision, or None if a person,
+        assistant or timeout decided.
         """
         if self.rule is not None:
             return (self.caller, self.rule.id, self.rule.at)
@@ -96,10 +97,11 @@ class Decisions:
         self._database = database
 
     def latest(self, caller: Viewer, limit: int = 50) -> list[Decided]:
-        """Return the decisions in the newest runs, latest first. All calls that the same rule or
-        grant approved are one decision, at the place of the latest of them.
+        """Return the decisions in the newest runs, latest first.
 
-        If `caller` is set, consider only the runs that this caller started.
+        All calls that the same rule or grant approved count as one decision, listed where the
+        latest
+        of them would be. If `caller` is set, only the runs that this caller started are considered.
         """
         check_limit(limit)
         with self._database.guard:
@@ -133,8 +135,8 @@ class Decisions:
 
 
 def _counted(decisions: list[Decided]) -> list[Decided]:
-    """Return decisions, latest first, with the calls that the same rule or grant approved counted
-    at the place of the latest of them.
+    """Merge decisions, latest first: calls that the same rule or grant approved become one
+    decision, where the latest of them was.
     """
     counted: list[Decided] = []
     places: dict[tuple[str, ...], int] = {}
@@ -169,7 +171,7 @@ def _read_decided(row: tuple[Any, ...]) -> Decided:
 
 
 def _read_object(value: str | None) -> JSON:
-    """Read a value that is an object or a string. SQL returns an object as JSON text."""
+    """Read a value that is an object or a string. SQL returns objects as JSON text."""
     if value is not None and value.startswith("{"):
         return decode_trusted(value.encode())
     return value

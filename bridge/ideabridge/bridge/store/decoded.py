@@ -18,8 +18,9 @@ MOST_CACHED_BYTES: Final = 64 * 1024 * 1024
 
 
 class Decoded:
-    """A thread-safe cache of the values of JSON strings. Callers must not change a value, because
-    the next reader gets the same object.
+    """A thread-safe cache of the values of JSON strings.
+
+    Callers must not change a value, because the next reader gets the same object.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class Decoded:
         self._total = 0
 
     def value(self, text: str) -> JSON:
-        """Return the value of a JSON string that `encode` wrote."""
+        """Return the value of a JSON string written by `encode`."""
         if len(text) < LONG_TEXT:
             return decode_trusted(text)
 
@@ -42,8 +43,8 @@ class Decoded:
         return value
 
     def keep(self, text: str, value: JSON) -> None:
-        """Cache the value of a string, unless this value would take more than half of the memory
-        for all values.
+        """Cache the value of a string, unless it would take more than half of the cache's
+        memory.
         """
         if len(text) < LONG_TEXT:
             return

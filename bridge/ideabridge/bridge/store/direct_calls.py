@@ -24,24 +24,24 @@ might have taken effect.
 
 
 class DirectCall(NamedTuple):
-    """One direct call, without its arguments and result.
+    """A direct call, without its arguments and result.
 
     Attributes:
-        at: the time when the call arrived, in seconds since 1970.
+        at: when the call arrived, in seconds since 1970.
         caller: the user who made the call.
         client: the name and version of the client, or "" if the client sent none.
         session: the hash of the MCP session's id, or "" if the transport has no sessions.
         name: the name under which this server exposes the tool.
-        module: the server of the tool, or None if a tool file defines it.
+        module: the server that the tool belongs to, or None if a tool file defines it.
         tool: the name of the tool in its server or file.
-        parameters: the first 32 hex digits of the SHA-256 of its arguments as compact JSON, with
+        parameters: the first 32 hex digits of the SHA-256 of the arguments as compact JSON, with
             secrets replaced.
         seconds: the duration of the call in seconds.
-        outcome: see `DirectOutcome`.
-        run: the run that the call became if it needed approval.
+        outcome: how the call ended; see `DirectOutcome`.
+        run: the run that the call became because it needed approval, or None.
         bytes_in: the size of the arguments, in bytes of JSON.
         bytes_out: the size of the answer's content, in bytes.
-        number: the row number of the call, which grows with each call, or 0 if the call is not
+        number: the row number of the call. Later calls have larger numbers. 0 if the call is not
             stored yet.
     """
 
@@ -75,8 +75,8 @@ class DirectCallTable:
         """Store calls, and delete old calls beyond `MAX_ROWS` and `MAX_AGE_S`.
 
         Args:
-            calls: the calls in the order in which they ended.
-            now: the time in seconds since 1970.
+            calls: the calls, in the order in which they ended.
+            now: the current time, in seconds since 1970.
         """
         with self._database.transaction(concurrent=True):
             self._database.many(
@@ -95,10 +95,10 @@ class DirectCallTable:
     def page(
         self, limit: int = 50, after: str | None = None, *, caller: Viewer
     ) -> Page[DirectCall]:
-        """Return a caller's direct calls, latest first; `after` is the `next` of the previous page.
+        """Return a caller's direct calls, latest first. `after` is the `next` of the previous page.
 
         Raises:
-            CursorError: `after` is not a cursor for this list, or the limit is out of bounds.
+            CursorError: if `after` is not a cursor for this list, or the limit is out of bounds.
         """
         check_limit(limit)
         if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 19):

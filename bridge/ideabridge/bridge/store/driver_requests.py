@@ -25,7 +25,9 @@ _CANCEL: Final = "cancel "
 
 
 class DriverRequests:
-    """Requests from other processes to a run's driver, to cancel the run or to accept an event."""
+    """Requests from other processes to a run's driver, either to cancel the run or to accept an
+    event.
+    """
 
     def __init__(self, database: Database, settings: StoredSettings) -> None:
         self._database = database
@@ -41,14 +43,14 @@ class DriverRequests:
         return {key.removeprefix(_CANCEL): value.decode() for key, value in settings.items()}
 
     def forget_cancel(self, run_id: str) -> None:
-        """Delete the request to cancel a run, because the run is cancelled."""
+        """Delete the request to cancel a run, after the run has been cancelled."""
         self._settings.delete(f"{_CANCEL}{run_id}")
 
     def ask(self, run_id: str, event: JSONObject) -> str:
         """Ask the driver of a run to accept an event, and return the key of the request.
 
         Raises:
-            InvalidJSONError: the event is not JSON.
+            InvalidJSONError: if the event is not JSON.
         """
         # Use the form KIND.RUN, because pruning a run deletes the keys of this form.
         key = f"{_ASK}{secrets.token_hex(8)}.{run_id}"
@@ -56,7 +58,7 @@ class DriverRequests:
         return key
 
     def open(self) -> list[tuple[str, str, JSONObject]]:
-        """Return `(key, run, event)` for each request that no driver has begun to process."""
+        """Return `(key, run, event)` for each request that no driver has begun to process yet."""
         requests: list[tuple[str, str, JSONObject]] = []
         for key, value in self._settings.under(_ASK).items():
             event = cast("JSONObject", decode_trusted(value)).get("event")
@@ -66,7 +68,7 @@ class DriverRequests:
         return requests
 
     def begin(self, key: str) -> bool:
-        """Begin to process an event. Return False if the request was withdrawn."""
+        """Begin to process a request. Return False if it was withdrawn."""
         return self._settings.replace(key, _BEGUN)
 
     def withdraw(self, key: str) -> bool:
@@ -78,7 +80,7 @@ class DriverRequests:
 
     def answer(self, key: str, error: str | None) -> None:
         """Answer a request with None if the driver accepted the event, otherwise with the reason
-        why the driver did not accept it. If the request was deleted, the answer has no effect.
+        why it did not. If the request was deleted, this has no effect.
         """
         self._settings.replace(key, encode({"error": error}))
 
@@ -94,5 +96,5 @@ class DriverRequests:
         return answer if "error" in answer else None
 
     def forget(self, key: str) -> None:
-        """Delete a request that nobody is waiting for any more."""
+        """Delete a request that nobody is waiting for any longer."""
         self._settings.delete(key)

@@ -8,37 +8,39 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class StoreError(IdeabridgeError):
-    """The base class of all store errors. It is raised directly only for a database failure without
-    its own class.
+    """The base class of all store errors, raised directly only for database failures without a
+    class of their own.
     """
 
 
 class StoreVersionError(StoreError):
-    """The store was written by a newer version of ideabridge, or by a version so old that this
-    version cannot migrate its stores.
+    """Raised when the store was written by a newer version of ideabridge, or by a version too old
+    to migrate from.
     """
 
 
 class StoreFormatError(StoreError):
-    """The file is not SQLite, is damaged, or is another program's database."""
+    """Raised when the file is not SQLite, is damaged, or is another program's database."""
 
 
 class StoreAccessError(StoreError):
-    """The file or its folder cannot be read or written. For example, permissions are missing, the
-    path is a folder, or the file system is read-only or does not support the store's log.
+    """Raised when the file or its folder cannot be read or written.
+
+    For example, permissions are missing, the path is a folder, or the file system is read-only or
+    does not support the store's log.
     """
 
 
 class StorePlaceError(StoreError):
-    """The location of a store names neither a file nor a PostgreSQL database."""
+    """Raised when the location of a store is neither a file nor a PostgreSQL database."""
 
 
 class StoreFullError(StoreError):
-    """The disk is full, or the limit on the size of the store is reached."""
+    """Raised when the disk is full, or the store has reached its size limit."""
 
 
 class StoreBusyError(StoreError):
-    """Another process held the store's lock for longer than the busy timeout."""
+    """Raised when another process held the store's lock for longer than the busy timeout."""
 
 
 PASSING: Final = (StoreBusyError, StoreFullError, StoreAccessError)
@@ -46,8 +48,8 @@ PASSING: Final = (StoreBusyError, StoreFullError, StoreAccessError)
 
 
 class StoreGoneError(StoreError):
-    """The store's file, or its log, was deleted, moved or replaced while it was open.
-    The write is lost.
+    """Raised when the store's file or its log was deleted, moved or replaced while it was open. The
+    write is lost.
     """
 
 
@@ -56,25 +58,27 @@ class StoreClosedError(StoreError):
 
 
 class StoreExtraError(StoreError):
-    """Something that a PostgreSQL store needs is not installed: the extra `ideabridge[postgres]`,
-    or PostgreSQL's programs.
+    """Raised when something that a PostgreSQL store needs is not installed: the extra
+    `ideabridge[postgres]`, or PostgreSQL's programs.
     """
 
 
 class StoreCopyError(StoreError):
-    """A store cannot be copied to the target, or the copy differs from the store."""
+    """Raised when a store cannot be copied to the target, or the copy differs from the store."""
 
 
 class UncountedCallError(StoreError):
-    """A call was not made, because its server has a limit for all processes together and the store
-    that counts its calls could not be written.
+    """Raised when a call is not made because its server has a limit for all processes together, and
+    the store that counts the calls could not be written.
     """
 
     outcome = "not_run"
 
 
 class UnknownIdeaError(StoreError):
-    """No idea has this id, prefix, name, version or run. The message suggests similar names."""
+    """Raised when no idea has the given id, prefix, name, version or run. The message suggests
+    similar names.
+    """
 
 
 class AmbiguousIdeaError(StoreError):
@@ -82,29 +86,29 @@ class AmbiguousIdeaError(StoreError):
 
 
 class IdeaDocumentError(StoreError):
-    """An imported document does not have the shape that `export_idea` writes. The message names the
-    place.
+    """Raised when an imported document does not have the shape that `export_idea` writes. The
+    message says where.
     """
 
 
 class TamperedIdeaError(StoreError):
-    """The content of an exported idea does not match the id or the request id that the document
-    states.
+    """Raised when the content of an exported idea does not match the id or the request id that its
+    document states.
     """
 
 
 class SecretInIdeaError(StoreError):
-    """An idea that contains a secret cannot be exported. The message says where the secret is, but
-    does not contain it.
+    """Raised when an idea cannot be exported because it contains a secret. The message says where
+    the secret is, without revealing it.
     """
 
 
 class CursorError(StoreError):
-    """A page cursor does not belong to this list, or a limit is out of bounds."""
+    """Raised when a page cursor does not belong to the list, or a limit is out of bounds."""
 
 
 class QueryError(StoreError):
-    """A person's query is not a single read-only SQL statement, or it takes too long."""
+    """Raised when a person's query is not a single read-only SQL statement, or takes too long."""
 
 
 class FilterError(StoreError):
@@ -112,21 +116,23 @@ class FilterError(StoreError):
 
 
 class PublicationNameError(StoreError):
-    """A name is not valid for a tool. The message suggests a valid name."""
+    """Raised when a name is not valid for a tool. The message suggests a valid name."""
 
 
 class PublicationContentError(StoreError):
-    """A publication lacks the part that its `answer` needs (`plan` or `recorded`), or its
-    `answer` is unknown.
+    """Raised when a publication lacks the part that its `answer` needs (`plan` or `recorded`), or
+    its `answer` is unknown.
     """
 
 
 class UnknownPublicationError(StoreError):
-    """No publication has this name, or the name does not have this version."""
+    """Raised when no publication has the given name, or the name does not have the given
+    version.
+    """
 
 
 class NotInProfileError(UnknownPublicationError):
-    """The publication exists, but the caller's profile does not contain it."""
+    """Raised when a publication exists, but the caller's profile does not contain it."""
 
 
 class NameTakenError(StoreError):
@@ -134,7 +140,7 @@ class NameTakenError(StoreError):
 
 
 class UserError(StoreError):
-    """A user, a token or an audience is invalid. The message says what was expected."""
+    """Raised when a user, a token or an audience is invalid. The message says what was expected."""
 
 
 class UnknownUserError(UserError):
@@ -146,7 +152,7 @@ class UnknownTokenError(UserError):
 
 
 class UnknownRunError(StoreError):
-    """No run has this id, or the run belongs to another caller."""
+    """Raised when no run has the given id, or the run belongs to another caller."""
 
 
 class RunExistsError(StoreError):
@@ -154,12 +160,12 @@ class RunExistsError(StoreError):
 
 
 class PruningStoppedError(StoreError):
-    """A pruning was stopped between two steps. The completed steps remain in effect, and the next
-    pruning continues.
+    """Raised when pruning is stopped between two steps. The completed steps remain in effect, and
+    the next pruning continues from there.
     """
 
 
 class StaleDriverError(StoreError):
-    """The epoch is not the run's current epoch, because another driver took the run over or the
-    lease was released.
+    """Raised when the given epoch is not the run's current epoch, because another driver took the
+    run over or the lease was released.
     """

@@ -11,8 +11,8 @@ from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
 
 
 class EvidenceTable:
-    """The table `evidence`. The records contain values from runs, so a caller sees only the records
-    from its own runs.
+    """The table `evidence`. Its records contain values from runs, so callers see only the records
+    from their own runs.
     """
 
     def __init__(self, database: Database) -> None:
@@ -27,7 +27,7 @@ class EvidenceTable:
         )
 
     def records(self, name: str, version: int, *, caller: Viewer) -> list[JSONObject]:
-        """Return the records of a version that a caller sees, oldest first."""
+        """Return the records of a version that the caller can see, oldest first."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT record FROM evidence WHERE publication = "
@@ -41,8 +41,9 @@ class EvidenceTable:
             return [cast("JSONObject", decode_trusted(text)) for (text,) in rows]
 
     def confirmations(self, names: Sequence[str], *, caller: Viewer) -> dict[str, int]:
-        """For the current version of each name, return how many of its records a caller sees. Names
-        without such records are left out.
+        """Return how many records of each name's current version the caller can see.
+
+        Names without such records are left out.
         """
         if not names:
             return {}

@@ -30,7 +30,7 @@ from ideabridge.tools.typed import read_as
 
 
 class Encoded(NamedTuple):
-    """The canonical form of an idea's parts, and its two ids as 32 bytes each."""
+    """The canonical form of an idea's parts, and the idea's two ids as 32 bytes each."""
 
     messages: Sequence[Body]
     schema: Body
@@ -42,25 +42,30 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True)
 class Idea:
-    """One Request and its Solution. Immutable: do not change its values after it is created.
+    """A Request and its Solution. Ideas are immutable: do not change their values after creation.
 
     Attributes:
         context: the messages of the Request, in order.
         schema: the JSON Schema that the Solution had to satisfy.
         solution: `{"calls": [...], "output": ...}`.
-        shown: size limits on the results that the mind was shown, `{"value": bytes, "request":
-            bytes}`: for one result, and for all results in the Request. Context, schema and `shown`
-            determine the text that the mind received. None if no results were shown to a mind, or
-            if the idea is older than this attribute.
+        shown: the size limits for the results that the mind saw, `{"value": bytes, "request":
+            bytes}`:
+            for one result, and for all results in the Request. Context, schema and `shown`
+            determine
+            the text that the mind received. None if no mind saw any results, or if the idea is
+            older
+            than this attribute.
 
-    Ids. With `encode` from `ideabridge.tools.encoding` (UTF-8, compact, key order as
-    given, no sorting):
+    Ids are hex SHA-256 digests, where `encode` is the function from `ideabridge.tools.encoding`
+    (UTF-8,
+    compact, keys in the given order, no sorting):
 
-    - `request_id` = hex SHA-256 of `encode({"context": context, "schema": schema, "shown": shown})`
-    - `id` = hex SHA-256 of `encode({"context": context, "schema": schema, "shown": shown,
-      "solution": solution})`
+    - `request_id` is the digest of `encode({"context": context, "schema": schema, "shown":
+      shown})`.
+    - `id` is the digest of `encode({"context": context, "schema": schema, "shown": shown,
+      "solution": solution})`.
 
-    The keys are in exactly this order, and `shown` is left out if it is None. Anybody can therefore
+    The keys are in exactly this order, and `shown` is left out if it is None, so that anybody can
     recompute both ids from an exported document. The ids are computed once, on first access.
     """
 
@@ -74,7 +79,7 @@ class Idea:
 
     @classmethod
     def of(cls, request: Request, solution: JSON) -> Idea:
-        """Return the idea for a Request and its Solution. The idea reuses the encoded parts of the
+        """Return the idea for a Request and its Solution, reusing the encoded parts of the
         Request.
         """
         idea = cls(request.context_json, request.schema, solution, request.shown)
@@ -86,7 +91,7 @@ class Idea:
         """The canonical form of each part, and both ids.
 
         Raises:
-            InvalidJSONError: a part is not JSON.
+            InvalidJSONError: if a part is not JSON.
         """
         request = self._request or EncodedRequest.of(self.context, self.schema, self.shown)
         solution = encode(self.solution)
@@ -117,29 +122,31 @@ class Idea:
 
 @dataclass(frozen=True, slots=True)
 class IdeaMeta:
-    """The metadata of an idea, which its ids do not include.
+    """The metadata of an idea, which its ids do not cover.
 
     Attributes:
-        run: the run that made it.
-        step: the place of the idea in the run, from 1.
-        parent: the id of the previous idea of its run, or of the idea from which this idea was
-            derived.
-        mind: who answered the Request: `turns`, `sampling`, `model` or `recorded`, or "" for the
+        run: the run that made the idea.
+        step: the position of the idea in its run, from 1.
+        parent: the id of the previous idea in the run, or of the idea that this one was derived
+            from.
+        mind: who answered the Request: `turns`, `sampling`, `model` or `recorded`, or "" if it is
+            the
             author of a plan.
-        model: the name of the model, as the mind reports it.
-        usage: the tokens and the cost, as the mind reports them.
-        time: the time when the idea was saved, as ISO 8601 in UTC. The store replaces "" with the
-            current time.
+        model: the name of the model, as reported by the mind.
+        usage: the tokens and the cost, as reported by the mind.
+        time: when the idea was saved, as ISO 8601 in UTC. The store replaces "" with the current
+            time.
         fingerprint: the fingerprint of the configuration and the tool schemas.
         title: a human-readable title of one line.
         description: what the idea is for.
         tools: the names of the tools that its calls used.
         outcome: `done`, `open` (a step before the last), `failed`, `stalled`, `limit`, `cancelled`.
         tags: words that people chose for the idea.
-        written: the Solution as the mind wrote it, if the schema does not allow this form and it is
-            not large. The idea itself contains a form that satisfies the schema; a recorded mind
+        written: the Solution exactly as the mind wrote it, if the schema does not allow this form
+            and it
+            is not large. The idea itself contains a form that satisfies the schema. A recorded mind
             answers with the written form.
-        original: if this idea is a copy without results, the id of the original. Otherwise, "".
+        original: the id of the original if this idea is a copy without results, otherwise "".
         left_out: what the copy lacks, as in an exported document.
     """
 
@@ -161,7 +168,7 @@ class IdeaMeta:
     left_out: tuple[JSON, ...] = ()
 
     def to_json(self) -> JSONObject:
-        """Return the metadata as JSON, leaving out members that have their default value."""
+        """Return the metadata as JSON, without members that have their default value."""
         result: JSONObject = {}
         for name in _META_NAMES:
             value: Any = getattr(self, name)
@@ -171,8 +178,8 @@ class IdeaMeta:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> IdeaMeta:
-        """Read metadata that `to_json` wrote. The metadata is not checked, so use `import_idea` for
-        documents from outside.
+        """Read metadata that `to_json` wrote, without checking it. For documents from outside, use
+        `import_idea`.
         """
         stored: dict[str, Any] = dict(value)
         for name in _LISTS:
@@ -189,9 +196,9 @@ def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:
     """Return the input schema and the output schema of an idea as a function.
 
     The input schema comes from the first `input` message without an instance: its declared schema,
-    or otherwise a permissive schema for its value. The input schema is None if the idea takes no
-    input. The output schema is `SolutionSchema.own_output`. If a mind answered and the output can
-    be null, the output is wrapped as `{"value": ...}`.
+    or otherwise a permissive schema derived from its value. It is None if the idea takes no input.
+    The output schema is `SolutionSchema.own_output`. If a mind answered and the output can be null,
+    the output is wrapped as `{"value": ...}`.
     """
     return _input_schema(idea.context), SolutionSchema.read(idea.schema).own_output
 
@@ -218,7 +225,7 @@ def _infer(value: JSON) -> JSONObject:
 
 
 def seen_type(value: JSON) -> JSONObject:
-    """Return a schema that states only the JSON type of a value, or {} for null."""
+    """Return a schema that states only the JSON type of a value, or {} if the value is null."""
     match json_type(value):
         case "null":
             return {}
