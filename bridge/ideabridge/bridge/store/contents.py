@@ -31,7 +31,7 @@ from struct import Struct
 from typing import Final, cast
 
 from ideabridge.bridge.context.body import Body, body_of
-from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.database import Database, number_list
 from ideabridge.bridge.store.errors import StoreFormatError
 from ideabridge.bridge.store.idea import Encoded
 from ideabridge.bridge.store.ropes import LONG_BYTES, cut
@@ -165,7 +165,7 @@ class Contents:
                 [encoded.schema, encoded.shown, *encoded.messages], new
             )
 
-        context = _text(self._fold(entries, new))
+        context = number_list(self._fold(entries, new))
         self._store(new)
         return schema, shown, context
 
@@ -339,7 +339,7 @@ class Contents:
                     "SELECT contents.hash, contents.number FROM json_each(?) AS part "
                     "JOIN content_keys ON content_keys.key = CAST(part.value AS BIGINT) "
                     "JOIN contents ON contents.number = content_keys.number",
-                    (_text(keys),),
+                    (number_list(keys),),
                 )
             )
 
@@ -369,7 +369,7 @@ class Contents:
             return text
 
         pieces = [(hashlib.sha256(piece).digest(), piece.decode()) for piece in cut(raw)]
-        return ROPE + _text(self._fold(self._put(pieces, new), new))
+        return ROPE + number_list(self._fold(self._put(pieces, new), new))
 
     def _catch_up(self) -> None:
         """Write the keys of recently added rows to `content_keys`. Call this inside a
@@ -409,7 +409,7 @@ class Contents:
             "SELECT content.body FROM json_each(?) AS part "
             "JOIN whole_contents AS content ON content.number = CAST(part.value AS BIGINT) "
             "ORDER BY part.key",
-            (_text(numbers),),
+            (number_list(numbers),),
         ).fetchall()
         if len(rows) != len(numbers):
             raise StoreFormatError(
@@ -448,10 +448,6 @@ def entries_of(parts: str) -> list[int]:
     return entries
 
 
-def _text(entries: list[int]) -> str:
-    return f"[{','.join(map(str, entries))}]"
-
-
 def _body(entries: list[int]) -> Body:
-    text = _text(entries)
+    text = number_list(entries)
     return (hashlib.sha256(text.encode()).digest(), text)

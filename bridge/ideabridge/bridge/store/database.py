@@ -76,6 +76,11 @@ def check_store_place(place: str) -> None:
         raise StorePlaceError(f"{scheme[1]}:// is not a supported kind of store; {expected}")
 
 
+def number_list(numbers: Iterable[int]) -> str:
+    """Return row numbers as the JSON text that a statement reads with `json_each`."""
+    return f"[{','.join(map(str, numbers))}]"
+
+
 # -- times -----------------------------------------------------------------------------------------
 
 _AGE: Final = re.compile(r"(\d{1,5})\s*([mhdw])")

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from ideabridge.bridge.store import database
 from ideabridge.bridge.store.contents import Contents
-from ideabridge.bridge.store.database import SOLUTION_OF, Database, now_text
+from ideabridge.bridge.store.database import SOLUTION_OF, Database, now_text, number_list
 from ideabridge.bridge.store.errors import (
     PASSING,
     AmbiguousIdeaError,
@@ -190,10 +190,6 @@ def past_time(text: str, name: str, now: datetime | None = None) -> str:
 
 def _below(place: Place) -> SQL:
     return SQL("(ideas.time, ideas.number) < (?, ?) AND ", [*place])
-
-
-def _listed(numbers: list[int]) -> str:
-    return f"[{','.join(map(str, numbers))}]"
 
 
 def _read_record(row: tuple[Any, ...]) -> IdeaRecord:
@@ -754,7 +750,7 @@ class Ideas:
         """Return the rows that pass a filter."""
         among = SQL(
             "ideas.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?)) AND ",
-            [_listed(numbers)],
+            [number_list(numbers)],
         )
         return {
             number
@@ -813,23 +809,22 @@ class Ideas:
             f"SELECT record.* FROM json_each(?) AS part JOIN ({_RECORD}) AS record "  # noqa: S608
             "ON record.number = CAST(part.value AS BIGINT) "
             "ORDER BY part.key",
-            (_listed(numbers),),
+            (number_list(numbers),),
         ).fetchall()
         records = [_read_record(row) for row in rows]
         if caller is SEES_ALL:
             return records
-        return [
-            dataclasses.replace(
-                record,
-                meta=self._meta_for(number, record.meta, caller),
-                names=tuple(
-                    name
-                    for name in record.names
-                    if self._publications.find(name, None, caller) is not None
-                ),
-            )
-            for number, record in zip(numbers, records, strict=True)
-        ]
+
+        seen: list[IdeaRecord] = []
+        for number, record in zip(numbers, records, strict=True):
+            meta = self._meta_for(number, record.meta, caller)
+            names = [name for name in record.names if self._is_published(name, caller)]
+            seen.append(dataclasses.replace(record, meta=meta, names=tuple(names)))
+
+        return seen
+
+    def _is_published(self, name: str, caller: Viewer) -> bool:
+        return self._publications.find(name, None, caller) is not None
 
     def index(self) -> bool:
         """Index a batch of saved ideas, and return whether more ideas are waiting.

@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import Any, Final, cast
 
 from ideabridge.bridge.store.contents import ROPE, SWEPT, entries_of, key_of
-from ideabridge.bridge.store.database import Database, time_text
+from ideabridge.bridge.store.database import Database, number_list, time_text
 from ideabridge.bridge.store.errors import PruningStoppedError
 from ideabridge.bridge.store.run_record import ENDED
 from ideabridge.bridge.store.search import Search
@@ -162,7 +162,7 @@ def holders(
     values = ()
     if ideas is not None:
         where = " WHERE idea IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
-        values = (f"[{','.join(map(str, ideas))}]",)
+        values = (number_list(ideas),)
 
     lifted: set[int] = set()
     published: dict[int, str] = {}
@@ -281,7 +281,7 @@ class Reach:
         ropes = self._database.execute(
             f"SELECT contents.body FROM json_each(?) AS part JOIN contents{self._database.using('contents_ropes')} "  # noqa: S608
             "ON contents.number = CAST(part.value AS BIGINT) WHERE substr(contents.body, 1, 1) = '~'",
-            (f"[{','.join(map(str, numbers))}]",),
+            (number_list(numbers),),
         ).fetchall()
         entries: list[int] = []
         for (body,) in ropes:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, cast
 
-from ideabridge.bridge.store.database import Database, now_text
+from ideabridge.bridge.store.database import Database, now_text, number_list
 from ideabridge.bridge.store.decoded import Decoded
 from ideabridge.bridge.store.errors import (
     CursorError,
@@ -20,7 +20,7 @@ from ideabridge.bridge.store.errors import (
     UnknownPublicationError,
 )
 from ideabridge.bridge.store.evidence import EvidenceTable
-from ideabridge.bridge.store.idea import ANSWERS, PLANNED, NewPublication, Publication
+from ideabridge.bridge.store.idea import ANSWERS, PLANNED, Answer, NewPublication, Publication
 from ideabridge.bridge.store.page import Page
 from ideabridge.bridge.store.search import OPEN_TO, Search, check_limit, widen
 from ideabridge.bridge.store.tool_memory import ToolMemory
@@ -40,10 +40,12 @@ from ideabridge.tools.names import is_safe_name, nearest, safe_name
 _ID: Final = re.compile("[0-9a-f]{64}")
 _COLUMNS: Final = (
     "p.name, p.version, ideas.id, p.description, p.answer, p.input_schema, p.output_schema, "
-    "p.annotations, p.plan, p.recorded, p.owner, p.time, p.learned"
+    "p.annotations, p.plan, p.recorded, p.owner, p.time, p.learned, names.version, names.pinned"
 )
+"""The columns of a `_PublicationRow`."""
+
 _SELECT: Final = (
-    f"SELECT {_COLUMNS}, names.version, names.pinned FROM publications AS p JOIN ideas ON ideas.number = p.idea "  # noqa: S608
+    f"SELECT {_COLUMNS} FROM publications AS p JOIN ideas ON ideas.number = p.idea "  # noqa: S608
     "LEFT JOIN names ON names.name = p.name"
 )
 
@@ -64,7 +66,7 @@ _CATALOGUE: Final = "catalogue"
 """Key of the counter that is incremented with each publication and withdrawal."""
 
 _LIVE: Final = (
-    f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
+    f"SELECT {_COLUMNS} FROM names "  # noqa: S608
     "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
     "JOIN ideas ON ideas.number = p.idea"
 )
@@ -136,6 +138,31 @@ class _Text:
     def value(self) -> JSON:
         """The decoded value."""
         return self._decoded.value(self.text)
+
+
+class _PublicationRow(NamedTuple):
+    """A version of a publication as the database stores it. Members that are JSON are text.
+
+    Attributes:
+        current_version: the version that the name refers to, or None if it is not published now.
+        pinned: whether the name keeps that version when a new version is published.
+    """
+
+    name: str
+    version: int
+    idea_id: bytes
+    description: str
+    answer: Answer
+    input_schema: str | None
+    output_schema: str | None
+    annotations: str
+    plan: str | None
+    recorded: str | None
+    owner: str | None
+    time: str
+    learned: str | None
+    current_version: int | None
+    pinned: int | None
 
 
 class _StoredPublication(Publication):
@@ -522,7 +549,7 @@ class Publications:
             caller: the caller.
             imported: True to include ideas that no run in this store made.
         """
-        listed = f"[{','.join(map(str, numbers))}]"
+        listed = number_list(numbers)
         inserted = self._database.execute(
             "SELECT ideas.number FROM json_each(?2) AS part "  # noqa: S608
             "JOIN ideas ON ideas.number = CAST(part.value AS BIGINT) WHERE "
@@ -602,7 +629,7 @@ class Publications:
             if not rows:
                 raise self._unknown(name, caller=caller)
 
-        versions = self._admitted(caller, [self._read(row) for row in rows])
+        versions = self._admitted(caller, self._read_all(rows))
         if not versions:
             raise _not_in_profile(name, caller)
         return versions
@@ -616,27 +643,38 @@ class Publications:
                 "SELECT max(version) FROM publications WHERE name = ?", (name,)
             )
 
-    def _read(self, row: tuple[Any, ...]) -> Publication:
+    def _read_all(self, rows: Iterable[tuple[Any, ...]]) -> list[Publication]:
+        return [self._read(_PublicationRow._make(row)) for row in rows]
+
+    def _read(self, row: _PublicationRow) -> Publication:
+        recorded: JSON = None
+        if row.recorded is not None:
+            # `_StoredPublication` decodes the text when it is first read.
+            recorded = cast("JSON", _Text(row.recorded, self._decoded))
+
+        is_live = row.version == row.current_version
         return _StoredPublication(
-            name=row[0],
-            version=row[1],
-            idea_id=row[2].hex(),
-            description=row[3],
-            answer=row[4],
-            input_schema=cast("JSONObject | None", self._value(row[5])),
-            output_schema=cast("JSONObject | None", self._value(row[6])),
-            annotations=cast("JSONObject", self._value(row[7])),
-            plan=cast("JSONObject | None", self._value(row[8])),
-            recorded=None if row[9] is None else cast("JSON", _Text(row[9], self._decoded)),
-            owner=row[10] or None,
-            time=row[11],
-            learned=cast("JSONObject | None", self._value(row[12])),
-            live=row[13] == row[1],
-            pinned=row[13] == row[1] and bool(row[14]),
+            name=row.name,
+            version=row.version,
+            idea_id=row.idea_id.hex(),
+            description=row.description,
+            answer=row.answer,
+            input_schema=self._object(row.input_schema),
+            output_schema=self._object(row.output_schema),
+            annotations=self._object(row.annotations) or {},
+            plan=self._object(row.plan),
+            recorded=recorded,
+            owner=row.owner or None,
+            time=row.time,
+            learned=self._object(row.learned),
+            live=is_live,
+            pinned=is_live and bool(row.pinned),
         )
 
-    def _value(self, text: str | None) -> JSON:
-        return None if text is None else self._decoded.value(text)
+    def _object(self, text: str | None) -> JSONObject | None:
+        if text is None:
+            return None
+        return cast("JSONObject", self._decoded.value(text))
 
     def _check(self, new: NewPublication) -> None:
         check_name(new.name)
@@ -707,7 +745,7 @@ class Publications:
 
         with self._database.guard:
             row = self._row(name, version, caller)
-        if row is None or not self._admits(caller, name, row[1]):
+        if row is None or not self._admits(caller, name, row.version):
             return None
         return self._read(row)
 
@@ -734,23 +772,27 @@ class Publications:
             if row is None:
                 raise self._unknown(name, version, caller)
 
-        if not self._admits(caller, name, row[1]):
+        if not self._admits(caller, name, row.version):
             raise _not_in_profile(name, caller)
         return self._read(row)
 
-    def _row(self, name: str, version: int | None, caller: Viewer) -> tuple[Any, ...] | None:
+    def _row(self, name: str, version: int | None, caller: Viewer) -> _PublicationRow | None:
         """Return the row that `get` reads, regardless of what the caller's profile contains. Call
         this inside a guard or transaction.
         """
         which = "names.version" if version is None else "?2"
-        row = self._database.execute(
+        values = self._database.execute(
             f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}",
             (name, version, only_owner(caller)),
         ).fetchone()
-        if row is None or version is None:
+        if values is None:
+            return None
+
+        row = _PublicationRow._make(values)
+        if version is None:
             return row
         # A version that is requested by its number is as it was published, without `learned`.
-        return (*row[:12], None, *row[13:])
+        return row._replace(learned=None)
 
     def find(self, name: str, version: int | None, caller: Viewer) -> int | None:
         """Return the row of the idea that a name or version refers to, or None if the name or
@@ -850,7 +892,7 @@ class Publications:
         size = limit
         while True:
             rows = self._database.execute(sql, (owner, size, *parameters)).fetchall()
-            entries = self._admitted(viewer, [self._read(row) for row in rows])
+            entries = self._admitted(viewer, self._read_all(rows))
             if len(entries) >= limit or len(rows) < size:
                 return entries[:limit]
             size *= 4
@@ -904,9 +946,9 @@ class Publications:
             rows = self._database.execute(
                 f"{_LIVE} JOIN json_each(?2) AS part ON CAST(part.value AS BIGINT) = names.number "
                 f"WHERE {OPEN_TO} ORDER BY part.key",
-                (owner_of(caller), f"[{','.join(map(str, numbers))}]"),
+                (owner_of(caller), number_list(numbers)),
             ).fetchall()
-            return self._admitted(caller, [self._read(row) for row in rows])
+            return self._admitted(caller, self._read_all(rows))
 
         with self._database.guard:
             # If no name that the caller can see contains the words, match them as prefixes, just as

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, TypeVar, cast
 
 from ideabridge.bridge.store.contents import Contents
-from ideabridge.bridge.store.database import Database, WordTable
+from ideabridge.bridge.store.database import Database, WordTable, number_list
 from ideabridge.bridge.store.errors import CursorError
 from ideabridge.bridge.store.idea import IdeaMeta
 from ideabridge.bridge.store.users import Viewer, only_owner
@@ -366,15 +366,15 @@ class Search:
         """Return the ideas of the names that are open to a caller, with their scores."""
 
         def open_names(matched: list[tuple[int, float]]) -> list[tuple[int, float]]:
-            ideas = dict(
-                self._database.execute(
-                    "SELECT names.number, p.idea FROM json_each(?2) AS part "  # noqa: S608
-                    "JOIN names ON names.number = CAST(part.value AS BIGINT) "
-                    "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
-                    f"WHERE {OPEN_TO}",
-                    (only_owner(caller), f"[{','.join(str(number) for number, _ in matched)}]"),
-                ).fetchall()
-            )
+            numbers = number_list(number for number, _ in matched)
+            rows = self._database.execute(
+                "SELECT names.number, p.idea FROM json_each(?2) AS part "  # noqa: S608
+                "JOIN names ON names.number = CAST(part.value AS BIGINT) "
+                "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+                f"WHERE {OPEN_TO}",
+                (only_owner(caller), numbers),
+            ).fetchall()
+            ideas = dict(rows)
             return [(ideas[number], 1000.0 + score) for number, score in matched if number in ideas]
 
         scores: dict[int, float] = {}
