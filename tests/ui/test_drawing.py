@@ -106,3 +106,31 @@ def test_the_graph_begins_at_the_left_unless_a_call_would_be_out_of_sight(
         assert beyond == pytest.approx(8, abs=1)
     elif width > 500:
         assert beyond > 0
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_the_words_of_a_graph_can_be_read(
+    page: Page, site: str, http: httpx.Client, width: int
+) -> None:
+    narrow = ask(http, ORDERS, COUNTED)
+    chain = [{**COUNTED, "all": f"†results.{number}"} for number in range(7)]
+    wide = ask(http, ORDERS, *chain)
+    page.set_viewport_size({"width": width, "height": 800})
+    for run_id in (narrow, wide):
+        ended(http, run_id)
+        page.goto(f"{site}runs/{run_id}")
+        heights = page.locator("#graph text").evaluate_all(
+            "(texts) => texts.map((text) =>"
+            " parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a)"
+        )
+        assert min(heights) >= 11
+        # Only the graph itself scrolls.
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_graph_explains_only_the_arrows_that_it_has(http: httpx.Client) -> None:
+    assert "dotted arrow" not in ended(http, ask(http, ORDERS, COUNTED))
+    first = {**ORDERS, "_id": "first"}
+    # The second call waits for the first one, but reads nothing from it.
+    page = ended(http, ask(http, first, {**PERSON, "_after": ["first"]}))
+    assert "A dotted arrow says only that one waits for the other." in page

@@ -7,17 +7,18 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
-from playwright.sync_api import FloatRect, Page, expect
+from playwright.sync_api import Browser, FloatRect, Page, expect
 
 from ideabridge.bridge.store.journal import CallMark
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui.call_dots import call_dots
 from ideabridge.server.ui.runs import PAGE
-from tests.ui.serving import ask, client, seal, send, without_breaks
+from tests.ui.serving import ask, client, link_to, seal, send, without_breaks
 from tests.ui.test_approvals import text_of
 from tests.ui.test_apps import McpClient
 from tests.ui.test_shown import decide, key_of, refund
@@ -312,9 +313,11 @@ def test_a_failed_call_is_retried(http: httpx.Client, tmp_path: Path) -> None:
     retry = re.search(
         r'name="at" value="(\d+)"><button title[^>]*>Continue from the failed call<', page
     )
-    # A page has room for two actions beside its title. The others are in the menu.
+    # One way to go on is beside the title. The others are in the menu.
     menu = page.partition('<div class="rare">')[2].partition("</details>")[0]
-    assert text_of(menu) == "Make it a tool Continue from an earlier step Compare"
+    assert text_of(menu) == (
+        "Continue from the failed call Make it a tool Continue from an earlier step Compare"
+    )
     # A run of an unknown program is the visitor's own.
     assert "Asked by you" in text_of(page.partition('id="about-run"')[2])
     assert retry is not None
@@ -400,6 +403,22 @@ def test_a_plan_that_failed_runs_again_with_other_values(page: Page, site: str) 
     expect(page.locator("#result")).to_contain_text("Customer c1")
 
 
+def test_one_action_of_a_failed_run_stands_out(page: Page, site: str, http: httpx.Client) -> None:
+    failed = ask(http, {"_tool": "find_customer", "id": "c9"}, output="†results.0")
+    ended(http, failed)
+    page.goto(f"{site}runs/{failed}")
+    buttons = page.locator("#main :is(button, .button):visible")
+    expect(buttons).to_have_text(["More", "Change and run again"])
+    expect(page.locator("#main .good:visible")).to_have_text(["Change and run again"])
+    more = page.locator("#actions summary")
+    more.click()
+    retry = page.locator("#actions").get_by_role("button", name="Continue from the failed call")
+    expect(retry).to_be_visible()
+    more.click()
+    page.locator("#head").get_by_role("link", name="Open the failed call").click()
+    expect(page.locator("h1")).to_have_text("Find customer")
+
+
 def test_a_failed_run_begins_again_with_another_input(page: Page, site: str) -> None:
     call = {"_tool": "find_customer", "id": "†input.who"}
     with client(site) as http:
@@ -449,20 +468,64 @@ def test_the_output_of_a_run_comes_first(page: Page, site: str, http: httpx.Clie
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{site}runs/{run_id}")
     output = box("#result")
-    assert box(".times")["y"] > output["y"] + output["height"] - 1
-    assert box(".whole-graph")["x"] > box(".times")["x"] + box(".times")["width"]
-    # What is known of the run is beside its output, whose actions end where it ends.
-    assert box("#about-run")["x"] > output["x"] + output["width"]
-    assert box("#about-run")["y"] == output["y"]
+    about = box("#about-run")
+    # The calls and the graph are each below what stands in their column, whatever is beside it.
+    assert about["x"] > output["x"] + output["width"]
+    assert about["y"] == output["y"]
+    gap = box(".times")["y"] - output["y"] - output["height"]
+    assert box(".run-graph")["y"] - about["y"] - about["height"] == pytest.approx(gap, abs=1)
+    assert (box(".times")["x"], box(".run-graph")["x"]) == (output["x"], about["x"])
+    assert output["height"] != about["height"]
+    # The actions of the output end where it ends.
     table = box("#result .scroll")
     actions = box("#result summary")
     assert 0 <= table["x"] + table["width"] - actions["x"] - actions["width"] < 24
 
     page.set_viewport_size({"width": 390, "height": 800})
-    places = [
-        box(one)["y"] for one in ("#result", "#about-run", ".times", ".whole-graph", "#state")
-    ]
+    places = [box(one)["y"] for one in ("#result", "#about-run", ".times", ".run-graph", "#state")]
     assert places == sorted(places)
+
+
+def test_a_wide_table_is_above_both_columns(page: Page, site: str, http: httpx.Client) -> None:
+    table = [dict.fromkeys("abcdefg", 1)]
+    run_id = ask(http, ORDERS, output=table)
+    ended(http, run_id)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(f"{site}runs/{run_id}")
+    output = page.locator("#result").bounding_box()
+    times = page.locator(".times").bounding_box()
+    about = page.locator("#about-run").bounding_box()
+    assert output is not None
+    assert times is not None
+    assert about is not None
+    assert output["x"] + output["width"] == pytest.approx(about["x"] + about["width"], abs=1)
+    assert output["y"] + output["height"] < times["y"] == about["y"]
+
+
+def test_the_id_of_a_run_is_a_technical_detail(http: httpx.Client) -> None:
+    run_id = ask(http, ORDERS)
+    page = ended(http, run_id)
+    about = page.partition('id="about-run"')[2].partition("</section>")[0]
+    assert run_id not in text_of(about)
+    assert f"Id {run_id}" in text_of(page.partition('id="state"')[2])
+
+
+def test_times_are_those_of_the_reader(browser: Browser, site: str, http: httpx.Client) -> None:
+    run_id = ask(http, ORDERS)
+    page = ended(http, run_id)
+    shown = re.search(r'<time data-local datetime="([^"]+)">([^<]+)</time>', page)
+    assert shown is not None
+    began = datetime.fromisoformat(shown[1])
+    # Without scripts, the zone of the time is known.
+    assert shown[2] == f"{began.day} {began:%b %Y, %H:%M} UTC"
+    with browser.new_context(timezone_id="Asia/Tokyo") as elsewhere:
+        there = elsewhere.new_page()
+        there.goto(link_to(site))
+        there.goto(f"{site}runs/{run_id}")
+        local = began.astimezone(ZoneInfo("Asia/Tokyo"))
+        text = f"{local.day} {local:%b %Y, %H:%M}"
+        expect(there.locator("#about-run time")).to_have_text(text)
+        expect(there.locator("#head time")).to_have_attribute("title", f"{text}:{local:%S}")
 
 
 def test_the_graph_of_a_few_calls_is_shown_and_the_slider_is_behind_a_button(

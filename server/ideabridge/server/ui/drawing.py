@@ -30,9 +30,9 @@ thousands of values.
 """
 
 # The sizes of a drawing's parts, in pixels.
-_WIDTH: Final = 168
+_WIDTH: Final = 150
 _HEIGHT: Final = 40
-_GAP_X: Final = 56
+_GAP_X: Final = 40
 _GAP_Y: Final = 14
 _MARGIN: Final = 8
 
@@ -42,7 +42,7 @@ _SWEEPS: Final = 4
 _MAX_LANES: Final = 200
 """Maximum number of columns that arrows pass, counted over all arrows."""
 
-_MAX_CHARACTERS: Final = 22
+_MAX_CHARACTERS: Final = 19
 """Maximum length of a line of text in a box, in characters."""
 
 
@@ -118,6 +118,11 @@ class Drawing:
     def columns(self) -> int:
         """The number of columns of boxes."""
         return (self.width - 2 * _MARGIN + _GAP_X) // (_WIDTH + _GAP_X)
+
+    @property
+    def has_order(self) -> bool:
+        """Whether one of the arrows says only that a call waits for another one."""
+        return any(arrow.kind == "order" for arrow, _ in self.edges)
 
     @property
     def box(self) -> tuple[int, int]:
@@ -296,7 +301,7 @@ def _path(route: Sequence[_Spot]) -> str:
 
 def _bend(x: int, y: int, to_x: int, to_y: int) -> str:
     """Return a curve that leaves one point and reaches another one horizontally."""
-    pull = max(24, (to_x - x) // 2)
+    pull = max(18, (to_x - x) // 2)
     return f"C{x + pull} {y} {to_x - pull} {to_y} {to_x} {to_y}"
 
 

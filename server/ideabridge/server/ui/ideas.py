@@ -356,12 +356,12 @@ class IdeaPages:
         """
         ideas = self._bridge.store.ideas
         if words or not visitor.manages:
-            return {"ideas": ideas.search(words, PAGE, caller=visitor.scope)}
+            return {"ideas": _of_runs(ideas.search(words, PAGE, caller=visitor.scope))}
 
         page = ideas.page(PAGE, query.get("after") or None)
         following = {"show": "saved", "after": page.next}
         return {
-            "ideas": page.items,
+            "ideas": _of_runs(page.items),
             "older": f"?{urlencode(following)}" if page.next else "",
         }
 
@@ -1084,6 +1084,13 @@ class _RefusedText:
                 "the inputs of the runs: expected an array with an object for each run"
             )
         return listed
+
+
+def _of_runs(ideas: Sequence[IdeaRecord | IdeaHit]) -> list[IdeaRecord | IdeaHit]:
+    """Return ideas without those of tools that a person wrote, because no run was saved for them.
+    The page of tools lists these.
+    """
+    return [idea for idea in ideas if idea.meta.run is not None or not idea.names]
 
 
 def _first_messages(context: list[JSON]) -> list[JSON]:

@@ -86,6 +86,17 @@ def until(at: float | str | None, now: float) -> Markup:
     return element.format(moment(at), machine_moment(at), until_text(seconds))
 
 
+def local_time(at: float | str | None) -> Markup:
+    """Return a time, such as `22 Nov 2026, 10:15`, in an element whose text a script changes into
+    the reader's own time. Without scripts, the time is in UTC and says so.
+    """
+    if not at:
+        return Markup()
+    then = datetime.fromtimestamp(_seconds(at), UTC)
+    element = Markup('<time data-local datetime="{}">{} {:%b %Y, %H:%M} UTC</time>')
+    return element.format(machine_moment(at), then.day, then)
+
+
 def _seconds(at: float | str) -> float:
     """Return a moment in seconds since 1970. A string is a time from the store."""
     if isinstance(at, str):
@@ -416,6 +427,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "day": day,
     "ago": ago,
     "until": until,
+    "local_time": local_time,
     "moment": moment,
     "exact_moment": exact_moment,
     "json": as_json,

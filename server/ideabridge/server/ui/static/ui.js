@@ -24,6 +24,7 @@
       const answer = await fetch(url, { headers: { Accept: "text/html", "Ideabridge-Refresh": "1" } });
       if (!answer.ok || answer.redirected) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      localize(fresh);
       if (shape(fresh) !== shape(document)) reshape(fresh);
       for (const old of document.querySelectorAll("[data-live]")) {
         const next = old.id && fresh.getElementById(old.id);
@@ -358,6 +359,20 @@
   document.addEventListener("refreshed", age);
   setInterval(age, 1000);
   age();
+
+  // -- times --------------------------------------------------------------------------------------------------------
+
+  // The server does not know where its reader is, so it writes times in UTC. They become the reader's own.
+  const DAY_AND_MINUTE = { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" };
+
+  function localize(page) {
+    for (const shown of page.querySelectorAll("time[datetime]")) {
+      const at = new Date(shown.dateTime);
+      if (shown.title.endsWith("UTC")) shown.title = at.toLocaleString("en-GB", { ...DAY_AND_MINUTE, second: "2-digit" });
+      if (shown.hasAttribute("data-local")) shown.textContent = at.toLocaleString("en-GB", DAY_AND_MINUTE);
+    }
+  }
+  localize(document);
 
   // -- the slider through a journal ---------------------------------------------------------------------------------
 
