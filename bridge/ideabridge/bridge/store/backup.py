@@ -37,7 +37,7 @@ def write_file(target: Path, fill: Callable[[Path], None]) -> None:
         fill: called with the path of the empty file. It writes the content and checks it.
 
     Raises:
-        StoreAccessError: if the file already exists or cannot be written.
+        StoreAccessError: the file already exists or cannot be written.
     """
     try:
         if os.path.lexists(target):
@@ -76,7 +76,7 @@ def _name(part: Path, target: Path) -> None:
     """Rename the finished file to `target`.
 
     Raises:
-        FileExistsError: if the target exists.
+        FileExistsError: the target exists.
     """
     with part.open("rb+") as file:
         os.fsync(file.fileno())

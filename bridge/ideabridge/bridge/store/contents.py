@@ -192,7 +192,7 @@ class Contents:
         entries as in a context. If the text is the whole event, the parts are None.
 
         Raises:
-            InvalidJSONError: if an event is not JSON.
+            InvalidJSONError: an event is not JSON.
         """
         self._look()
         new: list[StoredContent] = []
@@ -257,7 +257,7 @@ class Contents:
         Call this in the same snapshot that reads the event.
 
         Raises:
-            StoreFormatError: if a part is missing.
+            StoreFormatError: a part is missing.
         """
         if parts is None:
             return _NO_PARTS
@@ -398,7 +398,7 @@ class Contents:
         """Return the messages in a stored context.
 
         Raises:
-            StoreFormatError: if a part of the context is missing.
+            StoreFormatError: a part of the context is missing.
         """
         texts = self.texts(self.unfold(entries))
         return cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]"))

@@ -113,7 +113,7 @@ def copy_into(source: Database, target: Database, report: Callable[[str], None])
         report: called with the name of each table before the table is copied.
 
     Raises:
-        StoreCopyError: if the target has other contents, or differs from the source afterwards.
+        StoreCopyError: the target has other contents, or differs from the source afterwards.
     """
     _claim(source, target)
     with source.snapshot():

@@ -197,7 +197,7 @@ class DailyUse:
                 store.
 
         Raises:
-            FilterError: if a time in the filter cannot be read.
+            FilterError: a time in the filter cannot be read.
         """
         clauses = list(chosen.clauses())
         where = " AND ".join(condition for condition, _ in clauses) or "1 = 1"

@@ -106,7 +106,7 @@ def read_time(text: str, now: datetime | None = None, direction: Literal[-1, 0, 
         direction: -1 if ages lie in the past, 1 if they lie in the future, 0 to reject ages.
 
     Raises:
-        ValueError: if the text has none of these forms.
+        ValueError: the text has none of these forms.
     """
     age = _AGE.fullmatch(text) if direction else None
     try:
@@ -209,9 +209,9 @@ class Upkeep(ABC):
         The copy of a PostgreSQL store is an archive for pg_restore.
 
         Raises:
-            StoreAccessError: if the file already exists or cannot be written, or if pg_dump fails.
-            StoreExtraError: if PostgreSQL's programs are not installed.
-            StoreFormatError: if the store is damaged.
+            StoreAccessError: the file already exists or cannot be written, or if pg_dump fails.
+            StoreExtraError: PostgreSQL's programs are not installed.
+            StoreFormatError: the store is damaged.
         """
 
     @abstractmethod
@@ -383,7 +383,7 @@ class Database(ABC):
         """Run a job that writes, without waiting for locks.
 
         Raises:
-            StoreBusyError: if another thread or process is writing. The job has changed nothing.
+            StoreBusyError: another thread or process is writing. The job has changed nothing.
         """
 
     @abstractmethod

@@ -98,7 +98,7 @@ class DirectCallTable:
         """Return a caller's direct calls, latest first. `after` is the `next` of the previous page.
 
         Raises:
-            CursorError: if `after` is not a cursor for this list, or the limit is out of bounds.
+            CursorError: `after` is not a cursor for this list, or the limit is out of bounds.
         """
         check_limit(limit)
         if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 19):

@@ -50,7 +50,7 @@ class DriverRequests:
         """Ask the driver of a run to accept an event, and return the key of the request.
 
         Raises:
-            InvalidJSONError: if the event is not JSON.
+            InvalidJSONError: the event is not JSON.
         """
         # Use the form KIND.RUN, because pruning a run deletes the keys of this form.
         key = f"{_ASK}{secrets.token_hex(8)}.{run_id}"

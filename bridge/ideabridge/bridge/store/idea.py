@@ -91,7 +91,7 @@ class Idea:
         """The canonical form of each part, and both ids.
 
         Raises:
-            InvalidJSONError: if a part is not JSON.
+            InvalidJSONError: a part is not JSON.
         """
         request = self._request or EncodedRequest.of(self.context, self.schema, self.shown)
         solution = encode(self.solution)
@@ -270,7 +270,7 @@ class IdeaRecord:
 
 @dataclass(frozen=True, slots=True)
 class IdeaHit:
-    """An idea that a search found: the last idea of its run. A better hit has a larger `score`."""
+    """An idea found by a search: the last idea of its run. A better hit has a larger `score`."""
 
     id: str
     meta: IdeaMeta
@@ -280,7 +280,7 @@ class IdeaHit:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Repeated work: its latest idea, and how often the work was done with different literals."""
+    """Repeated work: its latest idea, and how often it was done with different literals."""
 
     latest: IdeaRecord
     times: int
@@ -288,23 +288,26 @@ class Repeated:
 
 @dataclass(frozen=True, kw_only=True)
 class NewPublication:
-    """The content of the next version of a name. Its documents are stored unchanged. Each document
-    is read once, on first access, because lists of publications need only a few documents.
+    """The content of the next version of a name.
+
+    Documents are stored unchanged. Each is read once, on first access, because lists of
+    publications need only a few of them.
 
     Attributes:
         name: the name of the tool.
         idea_id: the id of the idea that the version publishes.
         description: the tool's description.
-        answer: how a call is answered.
+        answer: how calls are answered.
         input_schema: the schema of the tool's parameters, or None if the idea takes no input.
         output_schema: the schema of the output, or None if it is unknown.
         annotations: the annotations, keyed by their MCP names.
         plan: the plan that runs for `answer="plan"` and `"program"`, and for `"auto"` if there is
             one; see `read_published`.
-        recorded: the `input` and `output` of its run, which `answer="recorded"` uses; and `solve`
-            (see `guide`), which `"solve"` needs, as does `"auto"` without a plan.
-        owner: the owner. The owner and the callers that the version is shared with can see the
-            version. None if everybody can see it.
+        recorded: the `input` and `output` of the idea's run, which `answer="recorded"` uses, and
+            `solve` (see `guide`), which `"solve"` and, without a plan, `"auto"` need.
+        owner: the owner, or None if everybody can see the version. Otherwise, only the owner and
+            the
+            callers that the version is shared with can see it.
     """
 
     name: str
@@ -327,18 +330,18 @@ class NewPublication:
 
     @cached_property
     def plan_parts(self) -> PublishedPlan:
-        """The parts of `plan`, which are empty if it is None."""
+        """The parts of `plan`, all empty if there is no plan."""
         return read_as(PublishedPlan, self.plan)
 
     @cached_property
     def guide_parts(self) -> PublishedGuide:
-        """The parts of `guide`, which are empty if it is None."""
+        """The parts of `guide`, all empty if there is no guide."""
         return read_as(PublishedGuide, self.guide)
 
     @property
     def plan_or_guide(self) -> PlanOrGuide | None:
-        """The document that contains the pins: the publication's plan or, if there is no plan, its
-        guide. None if it has neither.
+        """The document that contains the pins: the plan or, without a plan, the guide. None if the
+        publication has neither.
         """
         if self.plan:
             return self.plan_parts
@@ -346,7 +349,7 @@ class NewPublication:
 
     @property
     def program(self) -> str | None:
-        """The text of the publication's program, or None if calls do not run a program."""
+        """The text of the program, or None if calls do not run a program."""
         return self.plan_parts.program
 
     @cached_property
@@ -357,17 +360,18 @@ class NewPublication:
 
 @dataclass(frozen=True, kw_only=True)
 class Publication(NewPublication):
-    """One version of a published name: what was published, and its current state.
+    """A version of a published name: what was published, and its current state.
 
     Attributes:
         version: the number of the version: 1, 2, .... A version is never overwritten.
-        time: the time when it was published, ISO 8601 in UTC.
+        time: when the version was published, as ISO 8601 in UTC.
         live: True if the name currently refers to this version.
-        pinned: True if the name keeps this version when a new version is published.
-        learned: `{"explained": [...], "seen": {...}}` of the plan according to the current
-            evidence, or None if the plan is as it was published. NAME@VERSION always means the plan
-            as published.
-        report: how the run was lifted. This attribute is set only in the result of publishing.
+        pinned: True if the name keeps referring to this version when a new one is published.
+        learned: what the current evidence says about the plan, `{"explained": [...], "seen":
+            {...}}`,
+            or None if the plan is as it was published. NAME@VERSION always means the plan as
+            published.
+        report: how the run was lifted. Set only in the result of publishing.
     """
 
     version: int
@@ -379,8 +383,8 @@ class Publication(NewPublication):
 
     @property
     def is_by_assistant(self) -> bool:
-        """True if an assistant wrote the publication's program, and the names and descriptions of
-        its parameters.
+        """Whether an assistant wrote the program, and the names and descriptions of its
+        parameters.
         """
         return self.origin.words_of == "assistant"
 
@@ -391,17 +395,17 @@ class Publication(NewPublication):
 
     @cached_property
     def present_plan(self) -> JSONObject | None:
-        """The plan that runs now: the published plan, updated by the current evidence."""
+        """The plan that calls run now: the published plan, updated with the current evidence."""
         return None if self.plan is None else {**self.plan, **(self.learned or {})}
 
     @cached_property
     def present_plan_parts(self) -> PublishedPlan:
-        """The parts of `present_plan`, which are empty if it is None."""
+        """The parts of `present_plan`, all empty if there is no plan."""
         return read_as(PublishedPlan, self.present_plan)
 
     @cached_property
     def report_parts(self) -> PublishedReport:
-        """The parts of `report`, which are empty if it is None."""
+        """The parts of `report`, all empty if there is no report."""
         return read_as(PublishedReport, self.report)
 
 
@@ -412,7 +416,7 @@ class Change:
     Attributes:
         lines: lines such as `+ added`, `- removed` or `~ changed`, each with a path.
         breaking: the changes that break callers: a new required parameter, a removed or retyped
-            parameter or field, an answer for only one input, or new effects.
+            parameter or field, answers for only one input, or new effects.
     """
 
     lines: list[str]

@@ -94,13 +94,13 @@ _RECORD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class IdeaFilter:
-    """Conditions for ideas. An idea must meet all of them. None means no condition.
+    """Conditions for ideas, all of which an idea must meet. None means no condition.
 
     Attributes:
-        tool: a tool that a step of its run calls.
-        module: a server whose tools a step of its run calls.
-        since, until: the time when it was saved: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
-            `3d`, `12h`, `2w`.
+        tool: a tool that a step of the idea's run calls.
+        module: a server whose tools a step of the idea's run calls.
+        since, until: when the idea was saved, as a date (`2026-11-21`), a time (`2026-11-21T10:00`)
+            or an age (`3d`, `12h`, `2w`).
         outcome: how the idea's run ended: `done`, `failed`, ...
         mind: who answered: `turns`, `sampling`, `model`, ..., or "" for the author of a plan.
         tag: a tag of the idea.
@@ -116,7 +116,7 @@ class IdeaFilter:
 
     @property
     def empty(self) -> bool:
-        """True if the filter has no conditions, so that every idea passes."""
+        """Whether the filter has no conditions, so that every idea passes."""
         return all(getattr(self, name) is None for name in self.__slots__)
 
     def columns(self, now: datetime | None = None) -> SQL:
@@ -141,13 +141,13 @@ class IdeaFilter:
 
     @property
     def uses(self) -> list[str]:
-        """The use keys that an idea must have in `idea_uses`."""
+        """The use keys that a matching idea must have in `idea_uses`."""
         kinds = ((TOOL, self.tool), (MODULE, self.module), (TAG, self.tag))
         return [kind + wanted for kind, wanted in kinds if wanted is not None]
 
 
 class SQL(NamedTuple):
-    """A part of an SQL statement, and its values. A condition on a row of `ideas` ends with `AND
+    """Part of an SQL statement, and its values. A condition on a row of `ideas` ends with `AND
     `.
     """
 
@@ -167,11 +167,11 @@ _HAS_USE: Final = (
 
 
 def past_time(text: str, name: str, now: datetime | None = None) -> str:
-    """Convert a date, a time (UTC if it names no zone) or an age (`3d`) to the form in which the
-    store writes times.
+    """Convert a date, a time (in UTC if it has no time zone) or an age (`3d`) to the format in
+    which the store writes times.
 
     Args:
-        text: the text to read.
+        text: the text to parse.
         name: the name of the parameter, for the error.
         now: the time that ages are relative to, or None for the current time.
 
@@ -193,7 +193,7 @@ def _below(place: Place) -> SQL:
 
 
 def _read_record(row: tuple[Any, ...]) -> IdeaRecord:
-    """Return the record in a row that `_RECORD` selected."""
+    """Return the record in a row selected by `_RECORD`."""
     _, idea, request, names, *meta = row
     return IdeaRecord(
         idea.hex(),
@@ -227,7 +227,7 @@ class Ideas:
     def save(self, idea: Idea, meta: IdeaMeta) -> str:
         """Save an idea, and return its id.
 
-        An idea is immutable. If it is saved again, it keeps the metadata of its first save. If a
+        Ideas are immutable. An idea that is saved again keeps the metadata of its first save. If a
         later save names a different run or step, the store adds an occurrence, which `of_run` lists
         for that run.
 
@@ -301,18 +301,18 @@ class Ideas:
         return number, False
 
     def get(self, ref: str, *, caller: Viewer) -> StoredIdea:
-        """Read an idea, with the metadata that the caller is allowed to see.
+        """Read an idea, with the metadata that the caller may see.
 
-        Values from results of another caller's run are left out. In this case, the content no
-        longer has the idea's id, and `meta.left_out` lists the missing values.
+        Values from results of another caller's run are left out. The content then no longer has the
+        idea's id, and `meta.left_out` lists the missing values.
 
         Args:
             ref: an id, a unique prefix of an id (at least 6 hex digits), a published NAME or
-                NAME@VERSION, or a run (its last idea).
+                NAME@VERSION, or a run (for its last idea).
             caller: the user who makes the request.
 
         Raises:
-            UnknownIdeaError: the idea does not exist; the message suggests similar names, or lists
+            UnknownIdeaError: the idea does not exist. The message suggests similar names, or lists
                 the existing versions.
             AmbiguousIdeaError: several ids begin with the prefix.
         """
@@ -335,8 +335,8 @@ class Ideas:
         return number
 
     def _find_id(self, ref: str, caller: Viewer) -> int | None:
-        """Return the row for an id or a unique prefix of an id, among the ideas that the caller
-        sees.
+        """Return the row for an id or a unique prefix of an id, among the ideas that the caller can
+        see.
 
         Raises:
             AmbiguousIdeaError: several of these ids begin with the prefix.
@@ -361,7 +361,7 @@ class Ideas:
         return rows[0][0] if rows else None
 
     def _last_of_run(self, run: str, caller: Viewer) -> int | None:
-        """Return the row of the last idea of a run, if the caller sees it."""
+        """Return the row of a run's last idea, or None if the caller cannot see it."""
         owner = self._database.execute("SELECT caller FROM runs WHERE id = ?", (run,)).fetchone()
         if owner is not None and not sees_run_of(caller, owner[0]):
             # The caller might see the idea only because of one of its own runs. In that case, it
@@ -379,8 +379,8 @@ class Ideas:
         return row[0]
 
     def unknown(self, ref: str, caller: Viewer) -> UnknownIdeaError:
-        """Return the error that `get` raises for an idea that does not exist or is hidden from the
-        caller.
+        """Return the error that `get` raises for an idea that does not exist or that the caller
+        cannot see.
         """
         name = ref
         with contextlib.suppress(UnknownPublicationError):
@@ -433,7 +433,7 @@ class Ideas:
         return dataclasses.replace(stored, meta=self._meta_for(number, stored.meta, caller))
 
     def shows_results(self, number: int, caller: Viewer) -> bool:
-        """Return whether a caller is allowed to see the results in the idea of a row. Call this
+        """Return whether the caller may see the results in the idea in the row `number`. Call this
         inside a guard or transaction.
         """
         row = self._database.execute(
@@ -443,8 +443,8 @@ class Ideas:
         return self._made(number, read_meta(*row.fetchone()), caller)
 
     def _made(self, number: int, first: IdeaMeta, caller: Viewer) -> bool:
-        """Return whether a caller is allowed to see all of an idea, because one of the caller's
-        runs made it, or because it was imported and the caller manages the store.
+        """Return whether the caller may see all of an idea, because one of the caller's runs made
+        it, or because it was imported and the caller manages the store.
         """
         if caller is SEES_ALL:
             return True
@@ -458,8 +458,8 @@ class Ideas:
         return any(sees_run_of(caller, owner) for (owner,) in owners)
 
     def start_of(self, number: int) -> list[JSON] | None:
-        """Return the context with which an idea's run began, or None if the run's journal is not in
-        this store. Call this inside a guard or transaction.
+        """Return the context with which the idea's run began, or None if the run's journal is not
+        in this store. Call this inside a guard or transaction.
         """
         rows = self._database.execute(
             "SELECT events.body, events.parts FROM runs JOIN events "
@@ -475,11 +475,11 @@ class Ideas:
         return None
 
     def _meta_for(self, number: int, first: IdeaMeta, caller: Viewer) -> IdeaMeta:
-        """Return an idea's metadata for a caller.
+        """Return the metadata of an idea for the given caller.
 
-        The metadata comes from the idea's first save. If another caller's run made that save, the
-        metadata comes from the caller's first run that made the same idea. If there is no such run,
-        the idea is published to the caller, and the metadata names no run.
+        The metadata comes from the idea's first save or, if another caller's run made that save,
+        from the caller's first run that made the same idea. If there is no such run, the idea is
+        published to the caller, and the metadata names no run.
         """
         if caller is SEES_ALL or first.run is None:
             return first
@@ -502,7 +502,7 @@ class Ideas:
         return dataclasses.replace(first, run=None, step=None, parent=None, usage={}, tags=())
 
     def check_ids(self) -> None:
-        """Read every idea and check its id.
+        """Read every idea and verify its id.
 
         Raises:
             StoreCopyError: the content of an idea does not match its id.
@@ -533,8 +533,9 @@ class Ideas:
         run: str | None = None,
         chosen: IdeaFilter | None = None,
     ) -> Page[IdeaRecord]:
-        """List all ideas, newest first, for the owner of the store. `after` is the `next` of the
-        previous page; `chosen` filters the list.
+        """List all ideas, newest first, for the owner of the store.
+
+        `after` is the `next` of the previous page, and `chosen` filters the list.
 
         Raises:
             CursorError: `after` is not a cursor for this list, or the limit is out of bounds.
@@ -559,8 +560,8 @@ class Ideas:
             )
 
     def tag(self, ref: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
-        """Add tags to an idea and remove tags from it, on behalf of the owner of the store. Return
-        the resulting tags. Tags do not change the id.
+        """Add and remove tags of an idea, on behalf of the owner of the store, and return the
+        resulting tags. Tags do not change the id.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `get`.
@@ -601,7 +602,7 @@ class Ideas:
         return [Repeated(record, times) for record, (_, times) in zip(records, rows, strict=True)]
 
     def of_request(self, request_id: str) -> list[StoredIdea]:
-        """Return the ideas that answer one Request, newest first. A recorded mind answers from
+        """Return the ideas that answer the given Request, newest first. Recorded minds answer from
         them.
         """
         if len(request_id) != 64 or _HEX.fullmatch(request_id) is None:
@@ -614,8 +615,8 @@ class Ideas:
             return [self.read(number, SEES_ALL) for (number,) in rows]
 
     def of_run(self, run_id: str) -> list[IdeaRecord]:
-        """Return the ideas of a run in the order of the run's steps, with the metadata of that run,
-        or [] if the run does not exist.
+        """Return the ideas of a run in step order, with the metadata of that run, or [] if the run
+        does not exist.
         """
         with self._database.snapshot():
             rows = self._database.execute(f"{_RECORD} WHERE ideas.run = ?", (run_id,)).fetchall()
@@ -631,9 +632,7 @@ class Ideas:
             return [record for _, record in records]
 
     def solutions_of(self, run_id: str) -> list[Solution]:
-        """Return the Solutions of a run in the order of its steps, or [] if the run does not
-        exist.
-        """
+        """Return the Solutions of a run in step order, or [] if the run does not exist."""
         with self._database.snapshot():
             rows = self._database.execute(
                 f"SELECT coalesce(CAST(json_extract(meta, '$.step') AS BIGINT), 0), number, {SOLUTION_OF} FROM ideas "  # noqa: S608
@@ -662,19 +661,19 @@ class Ideas:
     def search(
         self, words: str, limit: int = 20, chosen: IdeaFilter | None = None, *, caller: Viewer
     ) -> list[IdeaHit]:
-        """Search ideas, best first: published ideas first, then ideas with all words, then ideas
-        with some of the words.
+        """Search ideas, best first: published ideas, then ideas that contain all of the words, then
+        ideas that contain some of them.
 
         The search covers titles, descriptions, tasks, tags, tool names and published names. The
         last idea of a run represents the run. Words that occur in almost every idea are ignored if
-        the query has rarer words.
+        the query also contains rarer words.
 
         Args:
-            words: any text. If the text contains no word, return the newest ideas that pass the
-                filter.
+            words: any text. If it contains no word, the newest ideas that pass the filter are
+                returned.
             limit: the maximum number of hits.
             chosen: a filter.
-            caller: who searches.
+            caller: the user who searches.
 
         Raises:
             CursorError: the limit is out of bounds.
@@ -695,8 +694,8 @@ class Ideas:
         ]
 
     def _newest(self, limit: int, chosen: IdeaFilter, caller: Viewer) -> list[IdeaHit]:
-        """Return the newest ideas that pass a filter. For a caller, this method examines only the
-        latest few thousand ideas.
+        """Return the newest ideas that pass a filter. If `caller` is set, only the latest few
+        thousand ideas are examined.
         """
         if chosen.empty:
             return []
@@ -715,11 +714,12 @@ class Ideas:
         return [IdeaHit(record.id, record.meta, record.names, 0.0) for record in records]
 
     def _visible(self, numbers: list[int], caller: Viewer) -> list[int]:
-        """Return the rows that a caller sees: a run of the caller made the idea, or the idea is
-        published to the caller.
+        """Return the rows that the caller can see, because a run of the caller made the idea or
+        because the idea is published to the caller.
 
-        The owner of the store imported the ideas that no run in this store made. Users who are not
-        admins see these ideas only if they are published.
+        Ideas that no run in this store made were imported by the owner. Users who are not admins
+        see
+        them only if they are published.
         """
         if caller is SEES_ALL or not numbers:
             return numbers
@@ -762,9 +762,7 @@ class Ideas:
     def _places(
         self, chosen: IdeaFilter, below: SQL, limit: int, run: str | None = None
     ) -> list[Place]:
-        """Return the newest ideas that pass a filter, starting after the position `below` in the
-        list.
-        """
+        """Return the newest ideas that pass a filter, starting after the position `below`."""
         own = chosen.columns() + below
         if run is not None:
             # A run has few ideas, so its index is the best place to start with any other filter.
@@ -793,7 +791,9 @@ class Ideas:
         return self._select(using, own, uses[1:], limit)
 
     def _select(self, source: SQL, own: SQL, uses: list[str], limit: int) -> list[Place]:
-        """Return the newest ideas from a source that meet a condition and have all these uses."""
+        """Return the newest ideas from a source that meet a condition and have all of the given
+        uses.
+        """
         rows = self._database.execute(
             f"SELECT ideas.time, ideas.number FROM {source.text} WHERE {own.text}{_HAS_USE * len(uses)}1 = 1 "  # noqa: S608
             "ORDER BY ideas.time DESC, ideas.number DESC LIMIT ?",
@@ -802,8 +802,8 @@ class Ideas:
         return cast("list[Place]", rows)
 
     def _records(self, numbers: list[int], caller: Viewer) -> list[IdeaRecord]:
-        """Return the records of rows, in the same order, with the names and metadata that the
-        caller is allowed to see.
+        """Return the records in the given rows, in the same order, with the names and metadata that
+        the caller may see.
         """
         rows = self._database.execute(
             f"SELECT record.* FROM json_each(?) AS part JOIN ({_RECORD}) AS record "  # noqa: S608
@@ -827,10 +827,10 @@ class Ideas:
         return self._publications.find(name, None, caller) is not None
 
     def index(self) -> bool:
-        """Index a batch of saved ideas, and return whether more ideas are waiting.
+        """Index a batch of saved ideas, and return whether more are waiting.
 
-        A search indexes all waiting ideas first, so calling this while the process is idle makes
-        the next search faster.
+        A search first indexes all waiting ideas, so calling this method while the process is idle
+        makes the next search faster.
         """
         with self._database.guard:
             if not self._waiting():
@@ -839,7 +839,7 @@ class Ideas:
             return self._index_batch() == BATCH
 
     def index_all(self) -> None:
-        """Index all ideas saved so far. Stop if the store cannot be written."""
+        """Index all ideas saved so far, or stop if the store cannot be written to."""
         with self._database.guard:
             waiting = self._waiting()
         # Ignore ideas that others save during this loop, because they might save them faster than
@@ -854,7 +854,7 @@ class Ideas:
                 return
 
     def _waiting(self) -> int:
-        """Return an upper bound on the number of saved ideas that are not indexed."""
+        """Return an upper bound on the number of saved ideas that are not yet indexed."""
         return max(
             0,
             self._database.number("SELECT max(number) FROM ideas")
@@ -862,7 +862,9 @@ class Ideas:
         )
 
     def _index_batch(self) -> int:
-        """Index up to `BATCH` ideas, and return their number. Call this inside a transaction."""
+        """Index up to `BATCH` ideas, and return how many were indexed. Call this inside a
+        transaction.
+        """
         mark = self._database.counter(INDEXED)
         count, self._indexed = self._search.index("idea_words", mark, 2**62, BATCH)
         self._calls.index(mark, self._indexed)

@@ -83,12 +83,11 @@ def _read(row: tuple[Any, ...]) -> RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class PastEvents:
-    """The events of a run that was carried out elsewhere.
+    """The events of a run that took place elsewhere.
 
     Attributes:
         events: the events.
-        times: the times when the events happened, in seconds since 1970, or None if these times are
-            not known.
+        times: when the events happened, in seconds since 1970, or None if this is unknown.
     """
 
     events: Sequence[JSONObject]
@@ -97,8 +96,8 @@ class PastEvents:
 
 @dataclass(frozen=True, slots=True)
 class RunSource:
-    """Two facts about the origin of a run: the time when it began, in seconds since 1970, or None
-    if it begins now; and the program that asked for it (see `RunRecord.client`).
+    """When a run began, in seconds since 1970 (None means now), and the program that asked for it
+    (see `RunRecord.client`).
     """
 
     began: float | None = None
@@ -130,7 +129,7 @@ class Journal:
         """Create a run with the status `running` and no driver.
 
         Raises:
-            RunExistsError: the id is taken.
+            RunExistsError: the id is already taken.
         """
         now = now_text() if source.began is None else time_text(source.began)
         cursor = self._database.change(
@@ -150,9 +149,11 @@ class Journal:
         events: Sequence[JSONObject],
         times: Sequence[float] | None = None,
     ) -> int:
-        """Append events to a run's journal, either all of them or none. Return the sequence number
-        of the last event. Sequence numbers start at 1. `times` contains the times when the events
-        happened, in seconds since 1970. If `times` is None, the events happen now.
+        """Append all of the events to a run's journal, or none of them. Return the sequence number
+        of the last event.
+
+        Sequence numbers start at 1. `times` says when the events happened, in seconds since 1970.
+        None means now.
 
         Raises:
             StaleDriverError: the epoch is not the run's current epoch, or it was released. Nothing
@@ -208,23 +209,23 @@ class Journal:
         )
 
     def events(self, run_id: str, after: int = 0) -> Iterator[tuple[int, JSONObject]]:
-        """Yield `(sequence number, event)` for each event of a run after a sequence number, in
-        order.
+        """Yield `(sequence number, event)` for each event of a run after the sequence number
+        `after`, in order.
 
         Raises:
-            UnknownRunError: the run does not exist. The first call to `next` raises this error.
+            UnknownRunError: the run does not exist. Raised by the first call to `next`.
         """
         for number, body, _, parts in self._stored_events(run_id, after):
             yield number, self._contents.unpack(body, parts)
 
     def timed_events(self, run_id: str, after: int = 0) -> Iterator[TimedEvent]:
-        """Yield each event of a run after a sequence number, in order, with its time.
+        """Yield each event of a run after the sequence number `after`, in order, with its time.
 
-        An event for the start of a call, or for the end of a successful call, contains only the
-        call and the item, because what a call returned is not decoded.
+        An event that starts a call or successfully ends one contains only the call and the item,
+        because the values that calls returned are not decoded.
 
         Raises:
-            UnknownRunError: the run does not exist. The first call to `next` raises this error.
+            UnknownRunError: the run does not exist. Raised by the first call to `next`.
         """
         for number, body, at, parts in self._stored_events(run_id, after):
             event = _call_event(body)
@@ -238,8 +239,8 @@ class Journal:
     def _stored_events(
         self, run_id: str, after: int
     ) -> Iterator[tuple[int, str, float | None, EventParts]]:
-        """Yield the sequence number, body, time and parts of each event of a run after a sequence
-        number.
+        """Yield the sequence number, body, time and parts of each event of a run after the sequence
+        number `after`.
         """
         with self._database.guard:
             base = number_of(self._database, run_id) << _BITS
@@ -267,8 +268,8 @@ class Journal:
             last = rows[-1][0]
 
     def beginning(self, run_id: str, most: int, most_bytes: int) -> list[JSONObject]:
-        """Return the first `most` events of a run, or none if they are larger than `most_bytes`.
-        The bytes are counted as for `is_small`.
+        """Return the first `most` events of a run, or none if they are larger than `most_bytes`, as
+        counted by `is_small`.
 
         Raises:
             UnknownRunError: the run does not exist.
@@ -288,7 +289,7 @@ class Journal:
         return [self._contents.unpack(body, parts) for body, parts in packed]
 
     def journal_bytes(self, run_id: str) -> int:
-        """Return the approximate size in bytes of all events of a run.
+        """Return the approximate total size of a run's events in bytes.
 
         Raises:
             UnknownRunError: the run does not exist.
@@ -301,11 +302,11 @@ class Journal:
             )
 
     def is_small(self, run_id: str, most_events: int, most_bytes: int) -> bool:
-        """Return whether the journal of a run is within a number of events and an approximate
-        number of bytes.
+        """Return whether a run's journal is within the given numbers of events and (approximate)
+        bytes.
 
-        The bytes include the contents that events refer to (the context and Solutions). This method
-        does not decode anything.
+        The bytes include the contents that events refer to (the context and Solutions). Nothing is
+        decoded.
 
         Raises:
             UnknownRunError: the run does not exist.
@@ -331,8 +332,8 @@ class Journal:
         return True
 
     def event_times(self, run_id: str, after: int = 0) -> dict[int, float]:
-        """Return when each event after a sequence number was journaled. Maps sequence numbers to
-        seconds since 1970.
+        """Return when each event after the sequence number `after` was journaled, in seconds since
+        1970, keyed by sequence number.
 
         Raises:
             UnknownRunError: the run does not exist.
@@ -353,18 +354,18 @@ class Journal:
         at: int,
         fingerprint: str,
     ) -> None:
-        """Create a run that has no driver. The run begins with the first events of a different run.
-        Some of these events might have been changed.
+        """Create a run without a driver that begins with the first events of another run, some of
+        which may have been changed.
 
         Args:
             run_id: the id of the fork.
-            events: its journal.
-            parent: the run that is forked. The fork has the same kind, caller and title.
+            events: the journal of the fork.
+            parent: the run to fork. The fork has the same kind, caller and title.
             at: the last event of the parent that the fork begins with.
             fingerprint: the fingerprint of the configuration that the fork continues with.
 
         Raises:
-            RunExistsError: the id is taken.
+            RunExistsError: the id is already taken.
         """
         with self._database.transaction(concurrent=True):
             self.create(
@@ -395,11 +396,11 @@ class Journal:
         fingerprint: str,
         summary: StoredSummary,
     ) -> None:
-        """Create a run that is already `done`, with its whole journal, because the run was carried
-        out elsewhere. Call this inside a transaction.
+        """Create a run that took place elsewhere: it is already `done`, and its journal is
+        complete. Call this inside a transaction.
 
         Raises:
-            RunExistsError: the id is taken.
+            RunExistsError: the id is already taken.
         """
         began = past.times[0] if past.times else None
         self.create(
@@ -417,7 +418,7 @@ class Journal:
             self._leases.release(run_id, epoch)
 
     def origins(self, caller: str, host: str) -> list[RunOrigin]:
-        """Return the origin of each run of a caller that was imported from a host's logs."""
+        """Return the origins of the caller's runs that were imported from the logs of a host."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT json_extract(summary, '$.origin') FROM runs WHERE caller = ? "
@@ -428,7 +429,7 @@ class Journal:
         return [read_as(RunOrigin, decode_trusted(row[0])) for row in rows]
 
     def imported_count(self, caller: str, host: str) -> int:
-        """Return how many of a caller's runs were imported from a host's logs."""
+        """Return how many of a caller's runs were imported from the logs of a host."""
         with self._database.guard:
             return self._database.number(
                 "SELECT count(*) FROM runs WHERE caller = ? AND kind = 'session' "
@@ -438,8 +439,9 @@ class Journal:
 
     def calls_with_an_error(self, run_id: str) -> set[int]:
         """Return the numbers of a run's calls that ran and returned an error: failed calls that
-        were started, and caught calls. If a person skipped a call with an unknown outcome, the call
-        counts as failed.
+        were started, and caught calls.
+
+        A call with an unknown outcome that a person skipped counts as failed.
 
         Raises:
             UnknownRunError: the run does not exist.
@@ -455,8 +457,8 @@ class Journal:
         return {int(row[0]) for row in rows}
 
     def sessions(self, caller: str, limit: int) -> list[tuple[str, RunOrigin]]:
-        """Return `(run, origin)` for a caller's latest sessions that have ended, latest first.
-        Parts of sessions and imported runs are left out.
+        """Return `(run, origin)` for a caller's latest ended sessions, latest first. Parts of
+        sessions and imported runs are left out.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -470,7 +472,7 @@ class Journal:
 
     def forks(self, run_id: str) -> list[tuple[str, int]]:
         """Return `(run, event)` for every fork of this run, oldest first. `event` is the number of
-        the event after which the run was forked.
+        the last event before the fork.
         """
         with self._database.guard:
             return self._database.execute(
@@ -488,7 +490,7 @@ class Journal:
     def set_status(
         self, run_id: str, epoch: int, status: str, summary: StoredSummary | None
     ) -> None:
-        """Set a run's status and summary. If the summary is None, the stored summary is removed.
+        """Set a run's status and summary. If `summary` is None, the stored summary is removed.
 
         Raises:
             StaleDriverError: the epoch is not the run's current epoch, or it was released.
@@ -504,7 +506,7 @@ class Journal:
             raise self._stale(run_id, epoch)
 
     def set_fingerprint(self, run_id: str, epoch: int, fingerprint: str) -> None:
-        """Store the fingerprint of the configuration that a run continues with.
+        """Store the fingerprint of the configuration that the run continues with.
 
         Raises:
             StaleDriverError: the epoch is not the run's current epoch, or it was released.
@@ -518,26 +520,27 @@ class Journal:
             raise self._stale(run_id, epoch)
 
     def notify(self, run_id: str) -> None:
-        """Notify the processes that follow a run. For a room, notify the processes that follow the
-        outermost run. Call this inside a transaction. This method has no effect if
-        `Notifier.can_notify` is false.
+        """Notify the processes that follow a run or, if the run is a room, those that follow the
+        outermost run.
+
+        Call this inside a transaction. It has no effect if `Notifier.can_notify` is false.
         """
         self._database.notifier.notify(f"run {run_id.partition('.')[0]}")
 
     def get(self, run_id: str) -> RunRecord | None:
-        """Return the run with an id, or None. This method is for code that drives runs; use `find`
-        for runs that a caller asks for.
+        """Return the run with the given id, or None if there is none. This method is for code that
+        drives runs; use `find` for runs that a caller asks for.
         """
         with self._database.guard:
             row = self._database.execute(f"{_RECORD} WHERE id = ?", (run_id,)).fetchone()
         return None if row is None else _read(row)
 
     def find(self, run_id: str, *, caller: Viewer) -> RunRecord:
-        """Return a run that the caller has started.
+        """Return a run that the caller started.
 
         Raises:
-            UnknownRunError: no run has this id, or it belongs to someone else. The message is the
-                same in both cases.
+            UnknownRunError: no run has this id, or the run belongs to someone else. The message is
+                the same in both cases.
         """
         record = self.get(run_id)
         if record is None or not sees_run_of(caller, record.caller):
@@ -566,11 +569,10 @@ class Journal:
         sessions: bool = True,
         chosen: RunFilter | None = None,
     ) -> list[RunRecord]:
-        """Return the runs of a caller, newest first; `status` and `chosen` filter them.
+        """Return a caller's runs, newest first, filtered by `status` and `chosen`.
 
-        `after` is the last id of the previous page. Unless `rooms` is true, runs that answer calls
-        from other runs are left out. Unless `sessions` is true, recorded and imported calls are
-        left out.
+        `after` is the last id of the previous page. Runs that answer calls from other runs are
+        included only if `rooms` is true, recorded and imported calls only if `sessions` is true.
 
         Raises:
             CursorError: the limit is out of bounds.
@@ -626,8 +628,8 @@ class Journal:
         return number
 
     def outlines(self, run_ids: Sequence[str]) -> dict[str, list[CallMark]]:
-        """Return the `CallMark`s among the first events of each run, keyed by run. This method does
-        not read any values.
+        """Return the `CallMark`s among the first events of each run, keyed by run, without reading
+        any values.
         """
         outlines: dict[str, list[CallMark]] = {}
         for run_id in run_ids:
@@ -673,7 +675,7 @@ class CallMark:
         event: `call_started`, `call_finished`, `approval_asked` or `call_decided`.
         call: the number of the call.
         at: the time of the event, in seconds since 1970.
-        failure: why the call has no result, or None if the event does not say so.
+        failure: why the call has no result, or None if the event does not say.
     """
 
     event: str
@@ -683,7 +685,7 @@ class CallMark:
 
 
 def _failure(mark: re.Match[str]) -> CallFailure | None:
-    """Return why a call has no result, according to a match of `_MARK`."""
+    """Return why a call has no result, from a match of `_MARK`."""
     if mark["denial"] is not None:
         return "denied"
     if mark["error"] is None:
@@ -699,14 +701,14 @@ _CALL_EVENT: Final = re.compile(
 
 
 class TimedEvent(NamedTuple):
-    """An event of a journal.
+    """An event in a journal.
 
     Attributes:
         number: the sequence number of the event, from 1.
-        at: the time when the event was journaled, in seconds since 1970, or None if the store does
-            not contain the time.
+        at: when the event was journaled, in seconds since 1970, or None if the store does not
+            contain the time.
         event: the event; see `Journal.timed_events`.
-        size: the approximate memory, in bytes, that the whole event takes once it is decoded.
+        size: the approximate number of bytes of memory that the whole event takes once decoded.
     """
 
     number: int
@@ -716,8 +718,8 @@ class TimedEvent(NamedTuple):
 
 
 def _call_event(body: str) -> JSONObject | None:
-    """Return the event in this text, without what the call returned. Return None unless the event
-    is the start of a call or the end of a successful call.
+    """Return the event in this text without the value that the call returned, or None unless the
+    event starts a call or successfully ends one.
     """
     beginning = _CALL_EVENT.match(body)
     if beginning is None:

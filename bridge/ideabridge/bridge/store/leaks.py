@@ -49,22 +49,22 @@ _EACH: Final = {
 
 
 def shapes_in(text: str) -> list[str]:
-    """Return the kinds of secrets in a string that are recognised by their form."""
+    """Return the kinds of secrets in a string that can be recognised by their form."""
     if _ANY.search(text) is None:
         return []
     return [kind for kind, pattern in _EACH.items() if pattern.search(text)]
 
 
 def check_leaks(document: JSONObject, find_secrets: FindSecrets | None = None) -> None:
-    """Refuse a document that contains a secret.
+    """Raise an error if a document contains a secret.
 
     Args:
         document: the document to export.
         find_secrets: finds the configured secrets.
 
     Raises:
-        SecretInIdeaError: the document contains a secret. The message names the place and the kind
-            of each secret, but does not contain the secret itself.
+        SecretInIdeaError: the document contains a secret. The message gives the place and the kind
+            of each secret, but not the secret itself.
     """
     # Leave out keys that might themselves be secrets, even though two places can then have the same
     # name.

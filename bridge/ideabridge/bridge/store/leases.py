@@ -12,15 +12,14 @@ LEASE_SECONDS: Final = 15.0
 
 
 class Lease(NamedTuple):
-    """The lease of a run. If its values have not changed between two reads, there was no heartbeat
-    in between.
+    """The lease of a run. If two reads return equal values, there was no heartbeat in between.
 
     Attributes:
-        run: the run's id.
+        run: the id of the run.
         driver: the holder, or None if nobody holds the lease.
         epoch: the current fencing epoch.
-        until: changes with each heartbeat; see `RunRecord.lease_until`.
-        seconds: how long, in seconds, the lease lasts without a heartbeat.
+        until: a value that changes with each heartbeat; see `RunRecord.lease_until`.
+        seconds: the number of seconds that the lease lasts without a heartbeat.
     """
 
     run: str
@@ -61,22 +60,21 @@ class Leases:
     def acquire(
         self, run_id: str, driver: str, ttl_s: float, now: float, lapsed: Lease | None = None
     ) -> int | None:
-        """Take a run's lease for `ttl_s` seconds from `now` (seconds since 1970), and return the
-        new epoch.
+        """Acquire the lease of a run for `ttl_s` seconds from `now`, and return the new epoch.
+        Return None while another driver holds the lease.
 
-        Return None while another driver is holding the lease. The store does not compare times,
-        because clocks differ between machines: to take a lease that was not released, the caller
-        passes the lapsed lease as it last saw it. If the same driver acquires the lease again, its
-        previous epoch becomes invalid.
+        The store does not compare times, because clocks differ between machines. To take over a
+        lease that was not released, pass the lapsed lease as you last saw it. If the driver already
+        holds the lease, its previous epoch becomes invalid.
 
         Args:
             run_id: the run.
             driver: the name of the driver.
-            ttl_s: how long, in seconds, the lease lasts without a `renew`.
-            now: the current time in seconds since 1970. It is stored with `ttl_s` for lists of
+            ttl_s: the number of seconds that the lease lasts without a `renew`.
+            now: the current time, in seconds since 1970. It is stored with `ttl_s` for lists of
                 runs.
             lapsed: a lapsed lease, as the caller last saw it. If the lease has changed since then,
-                it is not taken.
+                it is not taken over.
 
         Raises:
             UnknownRunError: the run does not exist.
@@ -100,7 +98,7 @@ class Leases:
             return self._database.number("SELECT epoch FROM runs WHERE number = ?", (number,))
 
     def renew(self, run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
-        """Extend the lease to `ttl_s` seconds from `now`; return False if the epoch is not the
+        """Extend the lease to `ttl_s` seconds from `now`. Return False if the epoch is not the
         run's current epoch.
 
         Raises:
@@ -135,10 +133,10 @@ class Leases:
     def of_runs(
         self, status: str, fingerprint: str | None = None, limit: int = 1000
     ) -> list[Lease]:
-        """Return the leases of the runs with this status, newest run first.
+        """Return the leases of the runs with the given status, newest run first.
 
-        Leave out runs that were set aside. If `fingerprint` is set, include only runs under the
-        configuration with this fingerprint.
+        Runs that were set aside are left out. If `fingerprint` is set, only runs under the
+        configuration with this fingerprint are included.
         """
         with self._database.guard:
             rows = self._database.execute(

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 
 class Notifier:
-    """Notifies all processes that listen, including this process. This base class is for SQLite
-    files. It does not reach any process, so other processes must poll.
+    """Notifies all listening processes, including this one.
+
+    This base class is for SQLite files. It reaches no process, so other processes must poll.
     """
 
     @property
@@ -16,9 +17,9 @@ class Notifier:
         return False
 
     def notify(self, notice: str) -> None:
-        """Notify the processes that listen when the transaction is committed.
+        """Notify the listening processes when the transaction is committed.
 
-        Call this inside a transaction. This method has no effect if `can_notify` is false.
+        Call this inside a transaction. It has no effect if `can_notify` is false.
         """
 
     def listen(self, take: Callable[[str], None], lost: Callable[[], None]) -> Callable[[], None]:

@@ -21,8 +21,8 @@ expires, in seconds since 1970.
 class OwnerLinks:
     """Single-use links that sign the owner in to the page.
 
-    Anyone who can write to the store can create such a link, and every server on the store accepts
-    it. The store contains only hashes of the links.
+    Anyone who can write to the store can create such a link, and every server that uses the store
+    accepts it. The store contains only hashes of the links.
     """
 
     def __init__(self, settings: StoredSettings) -> None:
@@ -40,7 +40,7 @@ class OwnerLinks:
         return key
 
     def use(self, key: str) -> bool:
-        """Use up a link. Return whether a link with this key existed and had not expired."""
+        """Use up the link with the given key. Return whether it existed and had not expired."""
         until = self._settings.get(_link_name(key))
         return (
             until is not None

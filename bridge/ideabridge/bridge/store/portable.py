@@ -32,12 +32,13 @@ from ideabridge.tools.schema import Validator, check_schema
 
 
 def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
-    """Rebuild the Request that an idea answers, with the text that its mind received.
+    """Rebuild the Request that an idea answers, with the text that the mind received.
 
     Args:
-        idea: the idea. If the idea's results were left out, the Request lacks them as well and
-            therefore has a different id.
-        handlers: the handlers that were used when the idea was made, if the user registered any.
+        idea: the idea. If its results were left out, the Request lacks them too, and therefore has
+            a
+            different id.
+        handlers: the handlers that were in use when the idea was made, if the user registered any.
 
     Raises:
         MessageError: the context has a malformed message.
@@ -54,14 +55,14 @@ def remake(document: JSON, handlers: Handlers | None = None) -> Request:
     """Rebuild the Request of an exported idea from the document alone, with the same id and the
     same text for the mind.
 
-    The model's settings are not in the document, and are not part of any id.
+    The model's settings are not in the document and are not part of any id.
 
     Args:
-        document: a document that `export_idea` returned.
-        handlers: the handlers that were used when the idea was made, if the user registered any.
+        document: a document returned by `export_idea`.
+        handlers: the handlers that were in use when the idea was made, if the user registered any.
 
     Raises:
-        IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`; `IdeaDocumentError` is also
+        IdeaDocumentError, TamperedIdeaError: see `Store.import_idea`. `IdeaDocumentError` is also
             raised if the document lacks results of the run, so that the Request cannot be rebuilt.
         MessageError: the context has a message that the handlers do not know.
     """
@@ -194,8 +195,8 @@ _SHAPE: Final = Validator(_closed("", _UNHASHED, *_IDEA), what="the idea")
 
 
 def without_recorded_output(publication: Publication) -> Publication:
-    """Prepare a publication for a document without results: remove the output of its run, unless
-    that output answers the calls.
+    """Prepare a publication for a document without results by removing the output of its run,
+    unless calls are answered with that output.
     """
     recorded = publication.recorded
     if publication.answer == "recorded" or not isinstance(recorded, dict):
@@ -240,7 +241,7 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
 
 
 def sealed(document: JSONObject) -> JSONObject:
-    """Return the document with the digest of its content."""
+    """Return the document, with the digest of its content added."""
     content: JSONObject = {name: document[name] for name in _CONTENT if name in document}
     return {**content, "digest": content_hash(content)}
 
@@ -256,7 +257,7 @@ class Document:
     publication: JSONObject | None
 
     def publication_members(self) -> dict[str, Any]:
-        """Return the members of a document's publication that are needed to publish it.
+        """Return the members of the document's publication that are needed to publish it.
 
         The document's statements about checks of the plan become claims, and the description ends
         with a note that the publication was imported.
@@ -295,11 +296,11 @@ class Document:
 
 
 def read_document(raw: JSON, checks: Checks = "whole") -> Document:
-    """Check the shape, the ids and the digest of a document.
+    """Check the shape, the ids and the digest of a document, and return it.
 
     Raises:
         PublicationNameError: the publication's name cannot be published.
-        IdeaDocumentError: the document has a wrong shape; the message says where.
+        IdeaDocumentError: the document does not have the expected shape. The message says where.
         InvalidJSONError, LimitExceededError: the document is not JSON, or is nested too deeply.
         TamperedIdeaError: the content does not match the ids or the digest that the document
             states, or there is no digest.
@@ -411,7 +412,7 @@ def _check_hash(member: str, named: JSON, real: str) -> None:
 
 
 def _moment(text: str) -> str:
-    """Convert a time to the store's form, because lists are ordered by it."""
+    """Convert a time to the store's format, because lists are ordered by it."""
     try:
         moment = read_time(text)
     except ValueError:

@@ -47,9 +47,10 @@ class Family:
     """Runs and ideas that are kept or deleted together.
 
     Attributes:
-        members: ids of runs, in this store or another; or the row of a single idea without a run.
-        time: the time when the latest member of the family ended or was saved, as ISO 8601 in UTC.
-        why: the reason to keep the family regardless of its age, or "" if there is no reason.
+        members: the ids of runs in this store or another one, or the row of a single idea without a
+            run.
+        time: when the latest member of the family ended or was saved, as ISO 8601 in UTC.
+        why: the reason to keep the family regardless of its age, or "" if there is none.
     """
 
     members: list[Key] = field(default_factory=list[Key])
@@ -66,7 +67,7 @@ class Family:
 
 
 class Families:
-    """The current families of a store. Create an instance inside a guard or transaction."""
+    """The current families of a store. Create instances inside a guard or transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -78,7 +79,7 @@ class Families:
         return iter(self._families.values())
 
     def of(self, key: Key) -> Family | None:
-        """Return the family of a run, or of an idea that has no run."""
+        """Return the family of a run, or of an idea without a run."""
         return self._families.get(self._root(key)) if key in self._above else None
 
     def _root(self, key: Key) -> Key:
@@ -148,13 +149,14 @@ def holders(
     """Yield `(member, reason)` for everything that publications and tags need.
 
     An idea needs the run from which it was lifted and the runs that confirmed it. If there are no
-    such runs, the idea needs the first of these that exists: the latest run that ended with the
-    idea, any of its runs, the idea itself.
+    such runs, it needs the first of these that exists: the latest run that ended with the idea, any
+    of its runs, the idea itself.
 
     Args:
         database: the store. Call this inside a guard or transaction.
-        ideas: consider only these rows of ideas, and publications after the row `since`, or None to
-            consider all.
+        ideas: consider only the ideas in these rows, and only publications after the row `since`.
+            None
+            means all.
         since: see `ideas`.
     """
     execute = database.execute
@@ -231,16 +233,16 @@ class Reach:
         return number < len(self._reached) and self._reached[number] > 0
 
     def idea(self, schema: int, solved: int | None, shown: int | None, context: str) -> list[int]:
-        """Add the rows that an idea references, and return the new rows. Call this inside a guard
-        or transaction.
+        """Add the rows that an idea references, and return those that are new. Call this inside a
+        guard or transaction.
         """
         entries = cast("list[int]", decode_trusted(context))
         entries += [number for number in (schema, solved, shown) if number is not None]
         return self._add(entries)
 
     def event(self, parts: str) -> list[int]:
-        """Add the rows that the parts of an event reference, and return the new rows. Call this
-        inside a guard or transaction.
+        """Add the rows that the parts of an event reference, and return those that are new. Call
+        this inside a guard or transaction.
         """
         return self._add(entries_of(parts))
 
@@ -295,10 +297,9 @@ class Sweep:
     and journal events.
 
     An idea or event saved during the sweep can reference a row that nothing else references.
-    Therefore each transaction that deletes rows first examines the ideas saved since the previous
-    such transaction, and the events of all runs that are new or had not ended when the sweep began.
-    Each of these transactions also invalidates the row numbers that other processes remember
-    (`Contents`).
+    Therefore, each transaction that deletes rows first examines the ideas saved since the previous
+    one, and the events of all runs that are new or had not ended when the sweep began. It also
+    invalidates the row numbers that other processes remember (`Contents`).
     """
 
     def __init__(self, database: Database, breathe: Callable[[], None]) -> None:
@@ -356,7 +357,7 @@ class Sweep:
         return bool(rows)
 
     def _events(self, between: tuple[int, int], most: int = 2**62) -> list[int]:
-        """Examine the events that have parts and lie between two rows. Return their rows."""
+        """Examine the events with parts between two rows. Return the rows of these events."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT id, parts FROM events WHERE parts IS NOT NULL AND id > ? AND id < ? "
@@ -432,11 +433,12 @@ class Prunable:
     """The runs and ideas that a pruning would delete.
 
     Attributes:
-        runs: the number of runs that the pruning would delete.
-        ideas: the number of ideas that the pruning would delete.
-        used: the number of bytes of the store that are currently in use.
-        oldest, newest: the times when the earliest and the latest of these runs ended, ISO 8601 in
-            UTC; "" if there is nothing to delete.
+        runs: the number of runs to delete.
+        ideas: the number of ideas to delete.
+        used: the number of bytes that the store currently uses.
+        oldest, newest: when the first and the last of these runs ended, as ISO 8601 in UTC, or ""
+            if
+            there is nothing to delete.
         kept: the number of runs of the same age that are kept, by reason: `published`, `tagged`,
             `unfinished`, `newest`.
     """
@@ -454,8 +456,8 @@ class Prunable:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The result of a pruning: the numbers of deleted runs, ideas and contents, and the bytes in
-    use before and after.
+    """The result of a pruning: the number of deleted runs, ideas and contents, and the bytes in use
+    before and after.
     """
 
     runs: int
@@ -472,9 +474,9 @@ class Pruning:
         database: the store.
         search: the full-text index of the store.
         calls: the store's index of tools and tags.
-        wait: called between two transactions with the number of seconds to wait. It returns true to
-            stop the pruning. If None, `time.sleep` is called.
-        pace: the length of a pause, as a multiple of the length of the transaction before it.
+        wait: called between two transactions with the number of seconds to wait. It returns True to
+            stop the pruning. If None, `time.sleep` is used.
+        pace: how long to pause, as a multiple of the duration of the previous transaction.
     """
 
     def __init__(
@@ -493,7 +495,7 @@ class Pruning:
         self._begun = time.monotonic()
 
     def prunable(self, before: str) -> Prunable:
-        """Find the families that are older than a time, oldest first."""
+        """Find the families that are older than the time `before`, oldest first."""
         database = self._database
         top = database.newest_row("ideas")
         published = database.newest_row("publications")
@@ -522,7 +524,7 @@ class Pruning:
             )
 
     def prune(self, prunable: Prunable) -> Pruned:
-        """Delete the families that `prunable` found, except families that are now needed."""
+        """Delete the families that `prunable` found, except those that are needed by now."""
         before = self._database.upkeep.used_bytes()
         runs, ideas = self.remove(prunable.families, prunable.top, prunable.published)
         contents = self.clear()
@@ -535,11 +537,11 @@ class Pruning:
         published: int,
         after_each: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
-        """Delete families, except families that a publication or a tag now needs. Return how many
+        """Delete families, except those that a publication or a tag needs by now. Return how many
         runs and ideas were deleted.
 
         Args:
-            families: the families.
+            families: the families to delete.
             top: the newest row of ideas when the families were found.
             published: the newest row of publications when the families were found.
             after_each: called after each transaction.
@@ -560,7 +562,7 @@ class Pruning:
         return runs, ideas
 
     def clear(self) -> int:
-        """Delete the events and contents that nothing references, including remains of an
+        """Delete the events and contents that nothing references, including the remains of an
         interrupted pruning. Return how many contents were deleted.
         """
         self._remove_events()
@@ -574,7 +576,7 @@ class Pruning:
         return contents
 
     def _breathe(self) -> None:
-        """Pause long enough for waiting processes to get the lock, because they try only at
+        """Pause long enough for waiting processes to get the lock, which they try only at
         intervals.
         """
         seconds = min(max(time.monotonic() - self._begun, 0.001) * self._pace, 0.1 * self._pace)
@@ -585,8 +587,8 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Return whether a family can still be deleted. It cannot if a publication or a tag has
-        come to need it. Call this inside the transaction that deletes the family.
+        """Return whether a family can still be deleted, because no publication or tag has come to
+        need it. Call this inside the transaction that deletes the family.
         """
         runs = encode_text([*family.runs()])
         number = self._database.number
@@ -622,9 +624,7 @@ class Pruning:
         return [row[0] for row in rows]
 
     def _remove(self, families: list[Family]) -> tuple[int, int]:
-        """Delete families, but not their events yet. Return how many runs and ideas were
-        deleted.
-        """
+        """Delete families, except for their events. Return how many runs and ideas were deleted."""
         execute = self._database.execute
         names = {run for family in families for run in family.runs()}
         runs = encode_text([*names])
@@ -676,7 +676,7 @@ class Pruning:
         return cursor.rowcount, len(gone)
 
     def _move(self, idea: int, run: str, step: int, meta: str) -> None:
-        """Assign an idea whose first run is being deleted to another run that made it."""
+        """Assign an idea whose first run is being deleted to another run that made the idea."""
         execute = self._database.execute
         # Keep the idea's own tags.
         (earlier,) = execute("SELECT meta FROM ideas WHERE number = ?", (idea,)).fetchone()
@@ -696,9 +696,7 @@ class Pruning:
         )
 
     def _remove_events(self) -> None:
-        """Delete the events of deleted runs. The rows of these events lie between the rows of the
-        events of existing runs.
-        """
+        """Delete the events of deleted runs, whose rows lie between those of existing runs."""
         database = self._database
         with database.guard:
             rows = database.execute("SELECT number FROM runs ORDER BY number").fetchall()
@@ -733,8 +731,8 @@ class Pruning:
 
 
 def _counted(database: Database, families: Families, going: list[Family]) -> tuple[int, int]:
-    """Return the number of runs and the number of ideas in these families. Ideas that also belong
-    to another family are not counted.
+    """Return the number of runs and the number of ideas in these families, without ideas that also
+    belong to another family.
     """
     of_those = {id(family) for family in going}
     runs = sum(
@@ -783,12 +781,12 @@ _DUE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The runs to keep. All other runs are deleted. However, if a run would be deleted only because
-    there are more than `runs`, it is kept until it is older than `YOUNG`.
+    """The runs to keep. All others are deleted, except that runs that merely exceed the number
+    `runs` are kept until they are older than `YOUNG`.
 
     Attributes:
-        days: keep runs for this many days after they end, or None to keep runs of any age.
-        runs: keep this many of the newest runs, including rooms. None means that there is no limit.
+        days: how many days to keep runs after they end, or None to keep them regardless of age.
+        runs: how many of the newest runs to keep, including rooms, or None for no limit.
     """
 
     days: float | None
@@ -802,9 +800,10 @@ class Due:
     Attributes:
         runs: an upper bound on the number of runs to delete. Some of them might be published,
             tagged or part of a younger family.
-        at: the time of the next round, in seconds since 1970; 0 means the time when a server next
+        at: when the next round takes place, in seconds since 1970. 0 means the next time that a
+            server
             checks.
-        deletes: whether the next round deletes. The first round that finds runs only announces
+        deletes: whether the next round deletes runs. The first round that finds any only announces
             them.
     """
 
@@ -814,11 +813,11 @@ class Due:
 
 
 class Retention:
-    """Deletes old runs in one store in weekly rounds; see `Store.retention`.
+    """Deletes a store's old runs in weekly rounds; see `Store.retention`.
 
-    The first round that finds runs only announces them. A round uses its own connection, and takes
-    place outside the event loop's thread. After each transaction, the round pauses ten times as
-    long as the transaction took.
+    The first round that finds runs only announces them. A round uses its own connection outside the
+    event loop's thread, and pauses after each transaction ten times as long as the transaction
+    took.
     """
 
     def __init__(self, database: Database, pruning: Pruning, bounds: Bounds) -> None:
@@ -827,11 +826,7 @@ class Retention:
         self._bounds = bounds
 
     def due(self, now: float) -> Due:
-        """Return what the next round will do.
-
-        Args:
-            now: seconds since 1970.
-        """
+        """Return what the next round will do. `now` is in seconds since 1970."""
         with self._database.guard:
             state = self._state()
         last = state.get("at", 0.0)
@@ -842,12 +837,13 @@ class Retention:
         """Perform a round if one is due.
 
         Args:
-            now: seconds since 1970.
-            who: a unique name of this process.
+            now: the current time, in seconds since 1970.
+            who: a unique name for this process.
 
         Returns:
-            What was done, and how many runs it concerns: `none` (there was nothing to do, or
-            another server does the round), `found` (the next round deletes them), or `deleted`.
+            What was done, and how many runs it concerns: `none` (nothing to do, or another server
+            does
+            the round), `found` (the next round deletes them), or `deleted`.
 
         Raises:
             PruningStoppedError: `wait` stopped the round. The next round continues the deletion.
@@ -872,8 +868,8 @@ class Retention:
         return done
 
     def _claim(self, now: float, who: str) -> tuple[float, bool] | None:
-        """Try to claim the round for this process. If that succeeds, return `(time to count ages
-        from, whether runs were announced)`.
+        """Try to claim the round for this process. Return `(time to count ages from, whether runs
+        were announced)`, or None if the round cannot be claimed.
         """
         with self._database.transaction():
             state = self._state()
@@ -893,17 +889,21 @@ class Retention:
             )
 
     def _state(self) -> dict[str, Any]:
-        """Return the stored state: `at`, the time of the last round; `clock`, the time that it
-        counted ages from; `told`, whether a round has announced runs; `by` and `until`, who has
-        claimed a round and until when. Call this inside a guard or transaction.
+        """Return the stored state.
+
+        Its members are `at`, when the last round took place; `clock`, the time from which that
+        round
+        counted ages; `told`, whether a round has announced runs; `by` and `until`, who has claimed
+        a
+        round and until when. Call this inside a guard or transaction.
         """
         row = self._database.execute("SELECT value FROM settings WHERE key = ?", (_KEY,)).fetchone()
         return {} if row is None else json.loads(row[0])
 
     @staticmethod
     def _clock(state: dict[str, Any], now: float) -> float:
-        """Return the time from which ages are counted. This time is limited, so that nothing is
-        deleted if the clock is temporarily years ahead.
+        """Return the time from which ages are counted, limited so that nothing is deleted if the
+        clock is temporarily years ahead.
         """
         return min(now, state.get("clock", now) + 2 * ROUND_SECONDS)
 
@@ -928,7 +928,7 @@ class Retention:
             )
 
     def _delete(self, clock: float, renew: Callable[[], None]) -> int:
-        """Delete the families whose runs are all due, and call `renew` after each step. Return how
+        """Delete the families whose runs are all due, calling `renew` after each step. Return how
         many runs were deleted.
         """
         database = self._database

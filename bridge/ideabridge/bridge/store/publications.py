@@ -94,10 +94,10 @@ RESERVED: Final = frozenset(
 
 
 def check_name(name: str) -> str:
-    """Check that `name` can be published, and return it.
+    """Return `name` if it can be published.
 
     Raises:
-        PublicationNameError: the name cannot be published; the message suggests a valid name.
+        PublicationNameError: the name cannot be published. The message suggests a valid name.
     """
     if not is_safe_name(name):
         raise PublicationNameError(
@@ -108,7 +108,7 @@ def check_name(name: str) -> str:
 
 
 def read_named(ref: str) -> tuple[str, int | None]:
-    """Split NAME or NAME@VERSION into name and version. The version of a plain NAME is None.
+    """Split NAME or NAME@VERSION into name and version. For a plain NAME, the version is None.
 
     Raises:
         UnknownPublicationError: `ref` has neither form.
@@ -166,7 +166,7 @@ class _PublicationRow(NamedTuple):
 
 
 class _StoredPublication(Publication):
-    """A publication whose `recorded`, which can be large, is decoded on first access."""
+    """A publication whose `recorded` is decoded on first access, because it can be large."""
 
     __slots__ = ("_stored",)
     _stored: JSON | _Text
@@ -182,7 +182,7 @@ class _StoredPublication(Publication):
         object.__setattr__(self, "_stored", value)
 
     def hold(self, recorded: JSON) -> None:
-        """Set the value of `recorded`, so that its text does not have to be decoded."""
+        """Set the value of `recorded`, so that its text need not be decoded."""
         object.__setattr__(self, "_stored", recorded)
 
     @property
@@ -199,8 +199,8 @@ def _not_in_profile(name: str, viewer: Viewer) -> NotInProfileError:
 
 
 class Evidence(NamedTuple):
-    """A record of evidence, and what it teaches together with the earlier records:
-    `Publication.learned`.
+    """A record of evidence, and what it teaches together with earlier records
+    (`Publication.learned`).
     """
 
     record: JSONObject
@@ -217,8 +217,9 @@ class Publications:
     """The tables `publications` (every version), `names` (the version of each name) and `shares`.
 
     Attributes:
-        admits: decides what callers in a profile see. The bridge sets this function. Until then,
-            these callers do not see any publication.
+        admits: decides what callers in a profile see. Until the bridge sets this function, callers
+            in
+            profiles see no publications.
     """
 
     def __init__(
@@ -240,8 +241,8 @@ class Publications:
         return profile is None or self.admits(profile, name, version)
 
     def _admitted(self, viewer: Viewer, publications: Iterable[Publication]) -> list[Publication]:
-        """Return the publications that the profile of a viewer contains, or all of them if the
-        viewer has no profile.
+        """Return the publications in the viewer's profile, or all of them if the viewer has no
+        profile.
         """
         return [
             publication
@@ -250,8 +251,8 @@ class Publications:
         ]
 
     def _admitted_names(self, viewer: Viewer, rows: Iterable[tuple[str, int]]) -> list[str]:
-        """Return the names that the profile of a viewer contains. Each row is a name and the
-        version that it refers to.
+        """Return the names in the viewer's profile. Each row is a name and the version that it
+        refers to.
         """
         return [name for name, version in rows if self._admits(viewer, name, version)]
 
@@ -265,15 +266,15 @@ class Publications:
         """Publish an idea as the next version of a name. Earlier versions are never overwritten.
 
         Args:
-            new: the version. If the name is new, the owner of the version becomes the owner of the
-                name. None means the owner of the store, who publishes to everybody.
+            new: the version. If the name is new, the version's owner becomes the owner of the name.
+                None means the owner of the store, who publishes to everybody.
             audience: the callers with whom the name is shared besides its owner (see `share`), or
                 None for no change.
-            replaces: allow the owner of `new` to publish a version of a name that another owner
+            replaces: whether the owner of `new` may publish a version of a name that another owner
                 shares with it.
 
         Raises:
-            PublicationNameError: the name does not match `^[a-z][a-z0-9_]{0,47}$`; the message
+            PublicationNameError: the name does not match `^[a-z][a-z0-9_]{0,47}$`. The message
                 suggests a valid name.
             PublicationContentError: `answer` is unknown, or the plan or recording that it needs is
                 missing.
@@ -306,8 +307,7 @@ class Publications:
         """Return the owner of a new version. For an existing name, this is its current owner.
 
         Raises:
-            NameTakenError: the publisher is not allowed to publish under this name, or not allowed
-                to share it.
+            NameTakenError: the publisher may not publish under this name, or may not share it.
         """
         name = new.name
         publisher = new.owner or ""
@@ -344,7 +344,7 @@ class Publications:
 
         Args:
             new: the version.
-            idea: the row of its idea.
+            idea: the row of the version's idea.
             owner: the owner of the name.
         """
         plan = _text(new.plan)
@@ -387,14 +387,14 @@ class Publications:
         guide: JSONObject | None,
         definitions: Mapping[str, JSONObject],
     ) -> Publication:
-        """Add pins to a version. The pins state which tools the calls of the version refer to.
-        Nothing else in the version changes.
+        """Add pins to a version, which state the tools that its calls refer to. Nothing else in the
+        version changes.
 
         Args:
             publication: the version.
-            plan: the plan of the version with pins, in the form of `Publication.plan`.
-            guide: `Publication.guide` with pins.
-            definitions: the essences of the tools, keyed by digest. They are used to show later
+            plan: the version's plan with pins, in the form of `Publication.plan`.
+            guide: the version's guide with pins, in the form of `Publication.guide`.
+            definitions: the essences of the tools, keyed by digest, which are used to show later
                 changes.
         """
         recorded = publication.recorded
@@ -420,10 +420,11 @@ class Publications:
         """Add a record of evidence, and what it teaches, to a version, in one transaction.
 
         Args:
-            name: the name, which does not have to be published now.
+            name: the name, which need not be published now.
             version: the version.
             learn: called with the version as it was published and with its records so far. It
-                returns a new record and what all records teach, or None to add nothing.
+                returns
+                a new record and what all records together teach, or None to add nothing.
 
         Returns:
             The version with its current evidence.
@@ -447,14 +448,15 @@ class Publications:
             return next(learned for learned in versions if learned.version == version)
 
     def share(self, name: str, audience: tuple[str, ...]) -> None:
-        """Share a published name with these callers instead of the previous callers. These callers
-        see the version that the name refers to and all later versions. Callers that could see
-        earlier versions can still see them.
+        """Share a published name with the given callers instead of the previous ones.
+
+        The callers see the version that the name refers to and all later versions. Callers that
+        could see earlier versions can still see them.
 
         Args:
             name: the name.
-            audience: callers besides the owner, or `EVERYBODY`. If it is empty, only the owner sees
-                the name.
+            audience: callers besides the owner, or `EVERYBODY`. If empty, only the owner sees the
+                name.
 
         Raises:
             UnknownPublicationError: the name is not published.
@@ -470,7 +472,7 @@ class Publications:
             self._share(name, audience, since=latest if row[0] == latest else latest + 1)
 
     def _share(self, name: str, audience: tuple[str, ...], *, since: int) -> None:
-        """Share a published name, starting from a version. Call this inside a transaction."""
+        """Share a published name from version `since` on. Call this inside a transaction."""
         execute = self._database.execute
         (owner,) = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
         earlier = dict(
@@ -502,8 +504,8 @@ class Publications:
         self._database.count("catalogue", 1)
 
     def shares(self, name: str) -> tuple[str, ...]:
-        """Return the callers that a published name is shared with besides its owner, or only
-        `EVERYBODY` if the name is shared with everybody.
+        """Return the callers with whom a published name is shared besides its owner, or only
+        `EVERYBODY` if it is shared with everybody.
 
         Raises:
             UnknownPublicationError: the name is not published.
@@ -541,13 +543,13 @@ class Publications:
         )
 
     def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
-        """Return the rows whose ideas were made by a run of the caller or are published to the
+        """Return the rows whose ideas a run of the caller made, or that are published to the
         caller.
 
         Args:
             numbers: the row numbers of ideas.
             caller: the caller.
-            imported: True to include ideas that no run in this store made.
+            imported: whether to include ideas that no run in this store made.
         """
         listed = number_list(numbers)
         inserted = self._database.execute(
@@ -577,13 +579,13 @@ class Publications:
     def stand_for(
         self, name: str, version: int | None = None, *, pinned: bool = False
     ) -> Publication:
-        """Make a published name refer to one of its versions, or to its latest version if `version`
+        """Make a published name refer to the given version, or to its latest version if `version`
         is None.
 
         Args:
             name: the name.
             version: one of its versions.
-            pinned: True to keep this version when a new version is published. Otherwise, the next
+            pinned: True to keep this version when a new one is published. Otherwise, the next
                 publication replaces it.
 
         Raises:
@@ -604,16 +606,16 @@ class Publications:
         self, name: str, *, caller: Viewer, limit: int | None = None, before: int | None = None
     ) -> list[Publication]:
         """Return the versions of a name that a caller can see, latest first, each with its
-        `learned`. The name does not have to be published now.
+        `learned`.
 
         Args:
-            name: the name.
+            name: the name, which need not be published now.
             caller: the user who makes the request.
-            limit: the maximum number of versions to return, or None for no limit.
-            before: return only versions before this version.
+            limit: the maximum number of versions, or None for no limit.
+            before: return only versions before this one.
 
         Raises:
-            UnknownPublicationError: the caller sees no version with this name.
+            UnknownPublicationError: the caller can see no version of this name.
         """
         with self._database.guard:
             rows = self._database.execute(
@@ -699,8 +701,8 @@ class Publications:
             )
 
     def _index(self, name: str, description: str | None) -> None:
-        """Index a name and its description for searches, or remove the name from the index if
-        `description` is None.
+        """Index a name and its description for searches. If `description` is None, remove the name
+        from the index.
         """
         number = self._database.number("SELECT number FROM names WHERE name = ?", (name,))
         self._database.words.remove("publication_words", [number])
@@ -723,10 +725,10 @@ class Publications:
             self._database.execute("DELETE FROM names WHERE name = ?", (name,))
 
     def named(self, ref: str, *, caller: Viewer) -> Publication:
-        """Return the publication that NAME or NAME@VERSION refers to; see `get` for `caller`.
+        """Return the publication that NAME or NAME@VERSION refers to. For `caller`, see `get`.
 
         Raises:
-            UnknownPublicationError: `ref` has neither form, or does not exist; the message suggests
+            UnknownPublicationError: `ref` has neither form, or does not exist. The message suggests
                 similar names.
         """
         return self.get(*read_named(ref), caller=caller)
@@ -750,20 +752,20 @@ class Publications:
         return self._read(row)
 
     def get(self, name: str, version: int | None = None, *, caller: Viewer) -> Publication:
-        """Return the publication to which a name currently refers, or one of the name's versions,
+        """Return the publication that a name currently refers to, or one of the name's versions,
         even if the name has since been unpublished.
 
-        A version that is requested by number is returned as it was published, without anything
-        learned since.
+        A version requested by number is returned as it was published, without anything learned
+        since then.
 
         Args:
             name: the name.
             version: one of the versions of the name, or None for the current version.
             caller: the user who makes the request. Publications of others that are not shared with
-                this caller count as non-existent.
+                this caller are treated as if they did not exist.
 
         Raises:
-            UnknownPublicationError: the publication does not exist; the message suggests similar
+            UnknownPublicationError: the publication does not exist. The message suggests similar
                 names, or lists the versions.
             NotInProfileError: the caller would see the publication if the caller had no profile.
         """
@@ -796,8 +798,10 @@ class Publications:
 
     def find(self, name: str, version: int | None, caller: Viewer) -> int | None:
         """Return the row of the idea that a name or version refers to, or None if the name or
-        version does not exist. For `caller`, see `get`. Unlike `get`, this method suggests no
-        names, so it takes the same time no matter how many names there are.
+        version does not exist. For `caller`, see `get`.
+
+        Unlike `get`, this method suggests no names, so it takes the same time no matter how many
+        names there are.
         """
         with self._database.guard:
             row = self._database.execute(
@@ -811,7 +815,7 @@ class Publications:
         return row[0]
 
     def names(self, caller: Viewer) -> list[str]:
-        """Return up to 5,000 names for suggestions; see `get` for `caller`."""
+        """Return up to 5,000 names to suggest. For `caller`, see `get`."""
         sql = f"SELECT name, version FROM names WHERE {OPEN_TO} ORDER BY name LIMIT 5000"  # noqa: S608
         rows = self._database.execute(sql, (only_owner(caller),)).fetchall()
         return self._admitted_names(caller, rows)
@@ -851,9 +855,9 @@ class Publications:
     ) -> Page[Publication]:
         """Return a page of the current publications, sorted by name.
 
-        If `caller` is set, the page contains only publications that this caller sees. If `by_hand`
-        is set, it contains only publications whose ideas no run has made. If `words` is set, it
-        contains only publications whose name or description contains this text.
+        If `caller` is set, only publications that this caller can see are included. If `by_hand` is
+        set, only publications whose ideas no run made are included. If `words` is set, only
+        publications whose name or description contains this text are included.
 
         Raises:
             CursorError: `after` is not a cursor for this list, or the limit is out of bounds.
@@ -878,14 +882,15 @@ class Publications:
             return Page(entries[:limit], following)
 
     def _widened(self, limit: int, viewer: Viewer, sql: str, *parameters: str) -> list[Publication]:
-        """Run a statement, and return the first `limit` of its rows that the viewer's profile
-        contains.
+        """Run a statement, and return the first `limit` of its rows that are in the viewer's
+        profile.
 
         Args:
             limit: the maximum number of rows.
             viewer: the user who makes the request.
-            sql: the statement. Its first parameter is the owner, and its second parameter is the
-                maximum number of rows. Any other parameters follow.
+            sql: the statement. Its first parameter is the owner, and its second one the maximum
+                number
+                of rows. Any other parameters follow.
             parameters: the parameters that follow the first two.
         """
         owner = only_owner(viewer)
@@ -898,8 +903,8 @@ class Publications:
             size *= 4
 
     def most_used(self, limit: int, *, caller: str) -> list[Publication]:
-        """Return the `limit` most used publications (see `ToolMemory.note_uses`) that are published
-        to a caller, most used first.
+        """Return the `limit` most used publications that are published to a caller, most used
+        first; see `ToolMemory.note_uses`.
         """
         with self._database.guard:
             return self._widened(
@@ -934,8 +939,7 @@ class Publications:
         return self._admitted_names(caller, rows)
 
     def search(self, words: str, limit: int, *, caller: str) -> list[Publication]:
-        """Search the publications that a caller sees by words in names and descriptions, best
-        first.
+        """Search the names and descriptions of the publications that a caller can see, best first.
 
         Raises:
             CursorError: the limit is out of bounds.
@@ -960,8 +964,8 @@ class Publications:
             )
 
     def count(self, *, caller: Viewer) -> int:
-        """Return the number of published names. If `caller` is set, count only the names that the
-        caller can see.
+        """Return the number of published names. If `caller` is set, only names that the caller can
+        see are counted.
         """
         if caller is not SEES_ALL and profile_of(caller) is not None:
             return len(self.names_by_use(caller))

@@ -20,11 +20,11 @@ class PublishedRecording:
     """The recording of the run that was published: `Publication.recorded`.
 
     Attributes:
-        input: the input of the run, or None if the recording contains no input.
+        input: the input of the run, or None if there is none in the recording.
         has_output: whether the recording contains an output.
         output: the output of the run.
         guide: how a run that solves the idea again starts; see `Publication.guide`.
-        written: other members, from the document of an idea that was written by hand.
+        written: other members, from the document of a hand-written idea.
     """
 
     input: JSONObject | None = None
@@ -48,14 +48,15 @@ class PlanOrigin:
 
     Attributes:
         run: the run from which the plan was made, or None if it was made without a run.
-        choices: what a person decided about copied values, and the other runs of the same task.
-        parameters: what a person decided about parameters.
+        choices: a person's decisions about copied values, and the other runs of the same task.
+        parameters: a person's decisions about parameters.
         places: for each call, its number in the run, several numbers, or null. None if the places
             are unknown.
-        words_of: `assistant` if an assistant wrote its program and the names and descriptions of
-            its parameters.
+        words_of: `assistant` if an assistant wrote the program and the names and descriptions of
+            its
+            parameters.
         checked: who checked the plan, or `claims.UNCHECKED` if it was imported.
-        claimed: the `lifting` that the document of an imported plan contained.
+        claimed: the `lifting` in the document of an imported plan.
     """
 
     run: str | None = None
@@ -121,27 +122,27 @@ class PublishedGuide:
 
 @dataclass(frozen=True, slots=True)
 class PublishedPlan(Solution):
-    """The parts of a published plan (`Publication.plan`) that a call runs.
+    """The parts of a published plan (`Publication.plan`) that are needed to run a call.
 
-    `PlanOrigin` says how the plan was made, and `context/plan_literals.py` says how a plan finds
-    values that a run copied. The calls of a program only name the tools that the program can call.
-    If the plan has no output, the answer is the state.
+    `PlanOrigin` says how the plan was made, and `context/plan_literals.py` how a plan finds values
+    that a run copied. The calls of a program only name the tools that the program can call. If the
+    plan has no output, the answer is the state.
 
     Attributes:
         instances: the initial states, keyed by instance.
         output_schema: the schema of the output if it differs from the tool's: with instances, the
             tool returns a map of outputs.
         tools: the tools that the context of the plan defines.
-        context: the messages of an idea that was written by hand.
+        context: the messages of a hand-written idea.
         fixed: the members of the input that callers do not pass.
         names: the names of tools in the program; see `ProgramNames.used_by`.
-        recorded_defaults: the members of the input whose defaults are values of one recorded run,
-            except members that the author of the program calls constant.
-        pins: the pins of the tools that it calls, or None; see `runs/pins.py`.
+        recorded_defaults: the members of the input whose defaults are values from one recorded run,
+            except those that the author of the program calls constant.
+        pins: the pins of the tools that the plan calls, or None; see `runs/pins.py`.
         explained: the values that a run copied, each in the form of `Explained.to_json`.
         seen: what earlier runs read, keyed by reference.
         decisions: the places of the calls that might have been decisions.
-        strict: whether the plan asks about values that were copied.
+        strict: whether the plan asks about copied values.
         copied: the number of runs in which a mind copied values, or None for a program.
     """
 
@@ -172,12 +173,12 @@ class PublishedPlan(Solution):
 
 @dataclass(frozen=True, slots=True)
 class PublishedReport:
-    """The members of a report on a new version (`Publication.report`) that code reads. People and
-    models read the other members; see `ToolReport`.
+    """The members of a report on a new version (`Publication.report`) that code reads. The other
+    members are for people and models; see `ToolReport`.
 
     Attributes:
         run: the run that was lifted, or None if no run was lifted.
-        open: what the run leaves open; see `read_open`.
+        open: the questions that the run leaves open; see `read_open`.
     """
 
     run: str | None = None
@@ -221,7 +222,7 @@ class _DocumentWithPlan:
 
 
 def plan_in_document(document: JSON) -> JSONObject | None:
-    """Return the published plan in the document of an idea, or None if it contains no plan."""
+    """Return the published plan in an idea's document, or None if it contains no plan."""
     read = read_whole(_DocumentWithPlan, document)
     if read is None:
         return None
@@ -229,7 +230,7 @@ def plan_in_document(document: JSON) -> JSONObject | None:
 
 
 def with_plan_in_document(document: JSON, plan: JSONObject) -> JSON:
-    """Return the document of an idea with this published plan."""
+    """Return an idea's document with the given published plan."""
     members = object_or_empty(document)
     publication = object_or_empty(members.get("publication"))
     return {**members, "publication": {**publication, "plan": plan}}

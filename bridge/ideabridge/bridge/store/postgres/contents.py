@@ -50,7 +50,7 @@ class PostgresContents(Contents):
         return [cached[digest] for digest, _ in bodies]
 
     def _stored_forms(self, missing: list[Body]) -> list[Body]:
-        """Return bodies in the form in which they are stored: a long body that is not stored yet
+        """Return bodies in the form in which they are stored. A long body that is not stored yet
         becomes a rope.
         """
         long = [digest for digest, text in missing if len(text) > LONG_BYTES // 4]

@@ -97,7 +97,7 @@ _CAUSES: Final[tuple[tuple[type[psycopg.Error], type[StoreError], str], ...]] = 
 
 
 def read_address(text: str) -> tuple[str, str]:
-    """Return `(connection string, schema)` for an address
+    """Return `(connection string, schema)` for an address of the form
     `postgresql://[USER@]HOST[:PORT]/DATABASE[?schema=NAME&...]`.
 
     Raises:
@@ -127,7 +127,8 @@ class PostgresDatabase(Database):
     """A `Database` in a schema of a PostgreSQL server.
 
     Attributes:
-        swept: the number of sweeps that had deleted contents when the current transaction began.
+        swept: the number of past sweeps that had deleted contents when the current transaction
+            began.
     """
 
     def __init__(
@@ -138,8 +139,8 @@ class PostgresDatabase(Database):
         busy_timeout_s: float = 5.0,
         conninfo: str | None = None,
     ) -> None:
-        """Open a database. If `conninfo` (from `reader` in another process) is passed, open the
-        database only for reading.
+        """Open a database. If `conninfo` (from `reader` in another process) is given, the database
+        is opened read-only.
         """
         super().__init__(busy_timeout_s)
         self._conninfo, self._schema = read_address(address)
@@ -241,7 +242,7 @@ class PostgresDatabase(Database):
         return connection
 
     def _prepare(self) -> None:
-        """Create the schema, or migrate the schema of an earlier version."""
+        """Create the schema, or migrate it from an earlier version."""
         with self._translated(), self._write.transaction():
             run = self._write.execute
             run("SELECT pg_advisory_xact_lock(%s)", (self._key("migration"),))
@@ -271,7 +272,7 @@ class PostgresDatabase(Database):
         return cursor.fetchall() if cursor.description is not None else []
 
     def _key(self, name: str) -> int:
-        """Return the number of an advisory lock of this store."""
+        """Return the number of one of this store's advisory locks."""
         return int.from_bytes(
             hashlib.sha256(f"ideabridge {self._schema} {name}".encode()).digest()[:8], signed=True
         )
@@ -338,7 +339,7 @@ class PostgresDatabase(Database):
         return _Transaction(self, "exclusive")
 
     def take_lock(self) -> None:
-        """Acquire the lock for writing. Release it with `lock.release`.
+        """Acquire the write lock. Release it with `lock.release`.
 
         Raises:
             StoreBusyError: another thread held the lock for longer than this thread's patience.
@@ -349,7 +350,7 @@ class PostgresDatabase(Database):
             raise StoreBusyError(f"{self.path}: another thread is writing to it")
 
     def begin(self, kind: Kind) -> None:
-        """Begin a transaction, or a nested one, in the thread that holds the lock."""
+        """Begin a transaction, possibly nested, in the thread that holds the lock."""
         level = len(self._kinds)
         if level == 0:
             self._begin(kind)
@@ -412,7 +413,7 @@ class PostgresDatabase(Database):
             self._changes_locked = True
 
     def end(self, *, keep: bool) -> None:
-        """End the innermost transaction: commit it or roll it back."""
+        """Commit the innermost transaction if `keep` is true, otherwise roll it back."""
         self._kinds.pop()
         level = self.depth = len(self._kinds)
         if not keep:
@@ -460,7 +461,7 @@ class PostgresDatabase(Database):
                 self._write.execute("ROLLBACK")
 
     def _was_committed(self, number: str) -> bool:
-        """Return whether a transaction was committed even though its connection was lost during the
+        """Return whether a transaction was committed although its connection was lost during the
         commit.
 
         Raises:
@@ -575,8 +576,8 @@ class PostgresDatabase(Database):
             raise
 
     def raise_translated(self, error: BaseException) -> None:
-        """Raise the matching store error for a PostgreSQL error or for text that cannot be bound.
-        Ignore any other error.
+        """Raise the store error that corresponds to a PostgreSQL error, or to text that cannot be
+        bound. Ignore any other error.
         """
         if isinstance(error, psycopg.Error):
             raise self.translate(error) from error
@@ -601,8 +602,8 @@ class PostgresDatabase(Database):
 
 
 class _DoomedError(Exception):
-    """A nested transaction without a savepoint failed, so the outer transaction cannot be
-    committed.
+    """Raised when the outer transaction cannot be committed, because a nested transaction without a
+    savepoint failed.
     """
 
 
@@ -612,8 +613,8 @@ def _first_line(error: BaseException) -> str:
 
 
 class _Guard:
-    """Holds the lock of the reading connection, and converts errors. It is stateless, so each
-    database needs only one guard.
+    """Holds the lock of the reading connection, and converts errors. Stateless, so each database
+    needs only one.
     """
 
     __slots__ = ("_database",)
@@ -631,7 +632,7 @@ class _Guard:
 
 
 class _Transaction:
-    """One (possibly nested) transaction. Acquires the write lock at its beginning."""
+    """A transaction, possibly nested. It acquires the write lock when it begins."""
 
     __slots__ = ("_database", "_kind")
 

@@ -22,8 +22,8 @@ _NO_NULLS: Final[frozenset[int]] = frozenset()
 class _Parsed(NamedTuple):
     """A statement, split at its parameters.
 
-    `places` contains the indexes of the parameters. `texts` contains the SQL around the parameters,
-    so it has one more item.
+    `places` contains the indexes of the parameters. `texts` contains the SQL between and around
+    them, and therefore has one more item.
     """
 
     texts: tuple[str, ...]
@@ -76,8 +76,8 @@ def bind(sql: str, parameters: Sequence[Any]) -> tuple[str, Any]:
 
 
 def bind_many(sql: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
-    """Convert a statement that is executed several times, and the parameters of each execution, for
-    psycopg.
+    """Convert a statement that is executed several times, with the parameters of each execution,
+    for psycopg.
     """
     places = _parsed(sql).places
     if _parsed(sql).is_named:

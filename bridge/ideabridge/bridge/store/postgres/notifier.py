@@ -22,7 +22,7 @@ logger: Final = logging.getLogger(__name__)
 
 
 class PostgresNotifier(Notifier):
-    """Sends notifications over one channel of a server.
+    """Sends notifications over a channel of a server.
 
     Args:
         connect: opens a connection.
@@ -47,13 +47,13 @@ class PostgresNotifier(Notifier):
         return listener.close
 
     def forget(self) -> None:
-        """Forget the notifications of the previous transaction. This method is called when a
-        transaction begins.
+        """Forget the notifications of the previous transaction. Called when a transaction
+        begins.
         """
         self._pending.clear()
 
     def statements(self, connection: psycopg.Connection[Any]) -> str:
-        """Return SQL that notifies the listeners. The SQL is sent together with the commit."""
+        """Return SQL that notifies the listeners, to be sent together with the commit."""
         statements = ""
         for notice in self._pending:
             quoted = quoting.Literal(notice).as_string(connection)
@@ -63,8 +63,8 @@ class PostgresNotifier(Notifier):
 
 
 class Listener:
-    """A thread that listens on a channel over its own connection, and reconnects when the
-    connection is lost.
+    """A thread that listens on a channel over its own connection, and reconnects if the connection
+    is lost.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ class PostgresUpkeep(Upkeep):
 
     Args:
         database: the database.
-        conninfo: the connection string of the database, for pg_dump.
+        conninfo: the connection string for pg_dump.
         schema: the name of the schema.
     """
 
