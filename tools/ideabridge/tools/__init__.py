@@ -1,7 +1,7 @@
 """Tools, activities, and the schemas composed from them.
 
-Most names are imported on first use, because pydantic and the validators take a long time to
-import.
+Most names are imported on first use, because importing pydantic and the validators takes a long
+time.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Keeps the name `tool` for the decorator. Without this class, the import of the module
-    `ideabridge.tools.tool` would replace the decorator with that module.
+    """Keeps the name `tool` for the decorator. Without this class, importing the module
+    `ideabridge.tools.tool` would replace the decorator with the module.
     """
 
     @property

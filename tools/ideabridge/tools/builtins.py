@@ -1,4 +1,6 @@
-"""The built-in tools, which shape data between calls. They change nothing and call no server."""
+"""The built-in tools, which transform data between calls. They have no side effects and call no
+server.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +157,7 @@ COMPUTE: Final = Tool(
 
 
 def builtin_toolbox() -> Toolbox:
-    """Return a new Toolbox of the built-in tools, which every plan can call."""
+    """Return a new toolbox with the built-in tools, which every plan can call."""
     toolbox = Toolbox()
     toolbox.update(_built_in())
     return toolbox
@@ -163,7 +165,7 @@ def builtin_toolbox() -> Toolbox:
 
 @cache
 def _built_in() -> Toolbox:
-    """Define the built-in tools, once in a process, so that a new Bridge does not check their
+    """Define the built-in tools once per process, so that a new Bridge does not check their
     definitions again.
     """
     toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)

@@ -2,7 +2,7 @@
 
 A changed tool is a view. The author of a call sees it, but the call itself goes to the tool that
 the server lists, with the defaults filled in. Approvals, journals, rules and digests therefore
-refer only to the tool that the server lists. Once the call is written, nothing depends on the view.
+refer only to that tool. Once the call is written, nothing depends on the view.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _VARIABLE: Final = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
-    """The changes with which a tool is shown.
+    """How the user's configuration changes the way a tool is shown.
 
     Attributes:
-        name: the name that is shown, or None for the tool's own name.
-        description: the description that is shown, or None for the tool's own description.
-        defaults: the values of parameters that a call leaves out.
+        name: the name to show, or None for the tool's own name.
+        description: the description to show, or None for the tool's own description.
+        defaults: the values of parameters that a call omits.
         hidden: the parameters that are not shown. A call can still set them.
         read_only: whether the tool is shown as read-only, or None for the tool's own hint.
     """
@@ -47,11 +47,12 @@ class ToolChange:
 
 
 def fitting_change(tool: Tool, change: ToolChange) -> tuple[ToolChange, list[str]]:
-    """Return the parts of a change that fit a tool, and a sentence for each part that does not.
+    """Return the parts of a change that can be applied to a tool, and a sentence for each part that
+    cannot.
 
-    A default is left out if the tool has no such parameter, if the parameter's schema refuses it,
-    or if it names an environment variable. A parameter is not hidden if the tool has no such
-    parameter, or if the tool requires the parameter and there is no default for it.
+    A default is dropped if the tool has no such parameter, if the parameter's schema rejects it, or
+    if it names an environment variable. A parameter is not hidden if the tool has no such
+    parameter, or if the parameter is required and has no default.
     """
     names = ParameterNames(tool.name, tool.parameters)
     problems: list[str] = []
@@ -90,7 +91,8 @@ def _unknown_parameter(name: str, names: ParameterNames) -> str | None:
 
 
 def _named_variable(value: JSON) -> str | None:
-    """Return why a default with `${VAR}` in it cannot be used, or None if it has no `${VAR}`.
+    """Return why a default that contains `${VAR}` cannot be used, or None if it contains no
+    `${VAR}`.
 
     It would be sent unchanged, which is almost never intended.
     """
@@ -104,7 +106,7 @@ def _named_variable(value: JSON) -> str | None:
 
 
 def _refused_default(tool: Tool, name: str, value: JSON) -> str | None:
-    """Return why the schema of a parameter refuses a default, or None if it accepts it."""
+    """Return why the schema of a parameter rejects a default, or None if it accepts the default."""
     schema: JSONObject = {
         keyword: tool.parameters[keyword]
         for keyword in ("$schema", "properties", "patternProperties", *DEFINITIONS)
@@ -120,8 +122,8 @@ def _refused_default(tool: Tool, name: str, value: JSON) -> str | None:
 def changed_tool(tool: Tool, change: ToolChange) -> Tool:
     """Return a tool as the user wants it shown. `change` comes from `fitting_change`.
 
-    A default that refers to a secret is not a value, so the schema of the parameter does not
-    contain it.
+    A default that refers to a secret is not a value, so it does not appear in the parameter's
+    schema.
     """
     is_renamed = change.name is not None and change.name != tool.name
     annotations = tool.annotations
@@ -164,8 +166,8 @@ def _without_titles(wire: JSONObject | None) -> JSONObject | None:
 
 
 def _shown_parameters(schema: JSONObject, change: ToolChange) -> JSONObject:
-    """Return the schema without the hidden parameters, in which parameters with a default are
-    optional.
+    """Return the schema without the hidden parameters. Parameters with a default are optional in
+    it.
     """
     shown: JSONObject = {**schema}
     keywords = read_as(SchemaKeywords, schema)
@@ -205,9 +207,9 @@ def real_call(call: JSONObject, tool: Tool, defaults: JSONObject) -> JSONObject:
     """Convert a call to a changed tool into a call to the real tool.
 
     Args:
-        call: the call, with meta-properties.
+        call: the call, including meta-properties.
         tool: the changed tool.
-        defaults: the values of parameters that the call leaves out, in the form that calls use.
+        defaults: the values of parameters that the call omits, in the form that calls use.
     """
     real = tool.real
     own: JSONObject = {"_tool": real.name_in_module}

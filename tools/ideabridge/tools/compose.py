@@ -116,7 +116,7 @@ class Admitter:
         return self.define("reference", _REFERENCE)
 
     def define(self, name: str, schema: JSONObject) -> JSONObject:
-        """Return a `$ref` to `schema`, which is stored once under `name`."""
+        """Store `schema` once under `name`, and return a `$ref` to it."""
         self.defs.setdefault(name, schema)
         return {"$ref": f"#/$defs/{name}"}
 
@@ -129,22 +129,20 @@ class Admitter:
         """Return `schema` with references admitted below the top. Definition names begin with
         `label`.
 
-        If `top` is set, the object that `schema` describes will also contain the meta-properties of
-        a call.
+        If `top` is set, the object that `schema` describes will also contain a call's
+        meta-properties.
         """
         admission = _Admission(self, schema, label)
         return admission.finished(admission.within(schema, schema, 0, top=top))
 
     def finish(self, schema: JSONObject) -> JSONObject:
-        """Return the document: `schema` together with the definitions that it refers to."""
+        """Return a complete document: `schema` together with the definitions that it refers to."""
         if self.defs:
             schema["$defs"] = {**self.defs}
         return schema
 
     def name_of(self, target: JSON, root: JSON, proposed: str) -> tuple[str, bool]:
-        """Return the name of `target` in `$defs`, and whether its definition still has to be
-        written.
-        """
+        """Return the name of `target` in `$defs`, and whether its definition is not written yet."""
         earlier = self._names.get((id(target), id(root)))
         if earlier is not None:
             return earlier[0], False
@@ -162,7 +160,7 @@ class _Part:
     """The state of one schema while it is being extended to accept references.
 
     Attributes:
-        root: the document that the `$ref`s in the schema refer to.
+        root: the document that the schema's `$ref`s refer to.
         top: whether the object that the schema describes will also contain a call's
             meta-properties.
         out: the keywords written so far.
@@ -200,8 +198,8 @@ class _Admission:
             self._unevaluated |= "unevaluatedProperties" in part or "unevaluatedItems" in part
 
     def finished(self, result: JSON) -> JSON:
-        """Write the definitions that `result` refers to, and return `result`. This method uses a
-        loop instead of recursion, because chains of references can be long.
+        """Write the definitions that `result` refers to, and return `result`. This method loops
+        instead of recursing, because chains of references can be long.
         """
         while self._pending:
             name, target, root = self._pending.pop()
@@ -209,7 +207,7 @@ class _Admission:
         return result
 
     def admit(self, schema: JSON, root: JSONObject, depth: int) -> JSON:
-        """Return a schema that admits `schema` or a reference. Annotations stay outside the
+        """Return a schema that accepts either `schema` or a reference. Annotations stay outside the
         alternatives.
         """
         inner = self.within(schema, root, depth)
@@ -223,7 +221,7 @@ class _Admission:
         return {**outer, "anyOf": [inner, self._admitter.reference()]}
 
     def within(self, schema: JSON, root: JSONObject, depth: int, *, top: bool = False) -> JSON:
-        """Admit references inside a value of `schema`, which is itself not a reference."""
+        """Admit references inside a value of `schema` that is itself not a reference."""
         if not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else True
         if depth > _INLINE_DEPTH and not top:
@@ -393,7 +391,7 @@ class _Admission:
         part.also.append(branches[0] if len(branches) == 1 else {"anyOf": branches})
 
     def _exactly(self, value: JSON, *, below: bool = False) -> JSON:
-        """Return a schema for a constant any part of which can be a reference."""
+        """Return a schema for a constant, any part of which can be a reference."""
         if isinstance(value, list):
             items: list[JSON] = [self._exactly(item, below=True) for item in value]
             schema: JSONObject = {"type": "array", "minItems": len(items), "maxItems": len(items)}
@@ -489,13 +487,12 @@ EITHER: Final[tuple[JSONObject, ...]] = (
 
 
 def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> JSONObject:
-    """Return the schema of one Call of `tool`: a closed object, as a complete document.
+    """Return the schema of a call to `tool`: a closed object, as a complete document.
 
     Args:
         tool: the tool of the call.
         latent: whether no activity runs the tool, so that the mind writes `_output`.
-        instances: the ids that `_instance` can have. If there are no ids, the call has no
-            `_instance`.
+        instances: the ids that `_instance` can have. If empty, the call has no `_instance`.
 
     Raises:
         ToolDefinitionError: a parameter has the name of a meta-property (see
@@ -520,19 +517,19 @@ def solution_schema(
     """Return the schema that a Solution must satisfy: `{"calls": [...], "output": ... or null}`, in
     this order.
 
-    If `program` is set, a Solution can also be `{"program": TEXT}`, but it cannot have calls and a
-    program at the same time.
+    If `program` is set, a Solution can also be `{"program": TEXT}`, but it cannot have both calls
+    and a program.
 
     Args:
-        tools: the tools that can be called, in the order in which they are shown. If there are no
-            tools, `calls` is an empty array.
-        output: schema of the output, or None for text. A schema that allows null is wrapped (see
-            `wrap_output`).
-        latent: keys of the tools without an activity.
+        tools: the tools that can be called, in display order. If there are none, `calls` is an
+            empty array.
+        output: the schema of the output, or None for text. A schema that allows null is wrapped
+            (see `wrap_output`).
+        latent: the keys of the tools without an activity.
         instances: the ids that `_instance` can have.
-        extra: properties before `calls`, such as a `thought_process`.
-        required: the names of the required properties among `extra`.
-        program: schema of the program text, or None if a Solution cannot be a program.
+        extra: the properties before `calls`, such as `thought_process`.
+        required: the names of the required properties in `extra`.
+        program: the schema of the program text, or None if a Solution cannot be a program.
         wraps: whether to wrap an output that can be null. Without the wrapper, null could mean
             either a null output or no output.
 
@@ -575,11 +572,11 @@ def solution_schema(
 
 
 def wrap_output(schema: JSONObject | None) -> tuple[JSONObject, bool]:
-    """Return the schema of the output that the mind writes, and whether that output is wrapped as
+    """Return the schema of the output that the mind writes, and whether the output is wrapped as
     `{"value": ...}`.
 
-    Null means "no output yet", so a schema that allows null is wrapped. A schema of None means
-    text. A schema that is already wrapped is not wrapped again.
+    Null means "no output yet", so a schema that allows null is wrapped, unless it already is. None
+    is the schema of text.
 
     Raises:
         SchemaError, LimitExceededError: the schema cannot be used.
@@ -672,7 +669,9 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 def _meta_before(
     tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
 ) -> tuple[JSONObject, list[str]]:
-    """Return the meta-properties that precede the parameters, and the names of the required ones."""
+    """Return the meta-properties that precede the parameters, and the names of those that are
+    required.
+    """
     meta: JSONObject = {"_tool": {"const": tool.name}}
     needed = ["_tool"]
     is_constant = _is_constant(tool, latent)
@@ -703,13 +702,13 @@ def _meta_before(
 def result_schema(tool: Tool) -> JSONObject:
     """Return the schema of a result that a mind writes.
 
-    This is the tool's output schema or, for a tool without one, the schema of a string.
+    This is the tool's output schema or, if it has none, the schema of a string.
     """
     return {"type": "string"} if tool.output is None else tool.output
 
 
 def _is_constant(tool: Tool, latent: bool) -> bool:
-    """Return whether the tool's definition fixes the result."""
+    """Return whether the definition of the tool fixes the result."""
     return latent and tool.output is not None and "const" in tool.output
 
 
@@ -744,9 +743,8 @@ def _with_note(description: JSON, note: str) -> str:
 
 
 def _inside(schema: JSONObject) -> tuple[list[str], bool]:
-    """Return the properties that the alternatives in a call's schema name.
-
-    Also return whether any of the alternatives allows other names.
+    """Return the properties named by the alternatives in a call's schema, and whether any of the
+    alternatives allows other names.
     """
     names: dict[str, None] = {}
     opened = False
@@ -770,7 +768,7 @@ def _inside(schema: JSONObject) -> tuple[list[str], bool]:
 
 
 def _description(tool: Tool) -> str:
-    """Return a description of what the tool does and of the shape of its result.
+    """Describe what the tool does, and the shape of its result.
 
     The shape is included because a plan refers to parts of results that do not exist yet.
     """

@@ -1,6 +1,6 @@
-"""SolutionSchema: the schema of a Solution, read once.
+"""SolutionSchema: the schema of a Solution in parsed form.
 
-`solution_schema` in `compose.py` writes such a schema. Requests and saved ideas hold it as JSON.
+`solution_schema` in `compose.py` writes such a schema. Requests and saved ideas store it as JSON.
 Code that needs parts of the schema reads them here.
 """
 
@@ -27,13 +27,13 @@ _REFERENCE_PATTERNS: Final = (REFERENCE_PATTERN, "^\\u2020")
 # The schema of a Solution can have a thousand of these, and creating a named tuple takes half as
 # long as creating a frozen dataclass.
 class CallSchema(NamedTuple):
-    """The schema of the calls to one tool.
+    """The schema of calls to one tool.
 
     Attributes:
-        schema: the schema. If the Solution's schema refers to a definition, this is the definition.
+        schema: the schema, or the definition that the Solution's schema refers to.
         members: the schemas of the parameters and meta-properties.
         tool: the name of the tool, or "" if the schema accepts calls to any tool.
-        module: the name of the tool's server, or "" if the tool belongs to no server.
+        module: the name of the tool's server, or "" if the tool does not belong to a server.
     """
 
     schema: JSONObject
@@ -55,11 +55,11 @@ class CallSchema(NamedTuple):
 
 @dataclass(frozen=True)
 class SolutionSchema:
-    """The parts of a Solution's schema. A schema for anything else has no calls and no output.
+    """The parts of a Solution's schema. Any other schema has no calls and no output.
 
     Attributes:
         properties: the schemas of the members of a Solution, in the order of the schema.
-        definitions: the schemas that other schemas refer to, by name.
+        definitions: the schemas that other schemas refer to, keyed by name.
     """
 
     properties: JSONObject
@@ -67,7 +67,7 @@ class SolutionSchema:
 
     @classmethod
     def read(cls, schema: JSON) -> SolutionSchema:
-        """Read a schema. Parts that are malformed count as absent."""
+        """Read a schema. Malformed parts count as absent."""
         whole = object_or_empty(schema)
         properties = object_or_empty(whole.get("properties"))
         return cls(properties, object_or_empty(whole.get("$defs")))
@@ -116,7 +116,7 @@ class SolutionSchema:
         """The schema of the output before composition, or None if the schema does not describe the
         output.
 
-        This schema has no null, no references, and no note in its description.
+        It has no null, no references, and no note in its description.
         """
         output = self.output
         if output is None or output == _NULL:
@@ -145,8 +145,8 @@ class SolutionSchema:
         """Return the definitions that a schema refers to, directly or through other definitions.
 
         Args:
-            schema: the schema.
-            change: a function that changes each definition first, or None.
+            schema: the schema that refers to definitions.
+            change: applied to each definition first, if set.
         """
         needed: JSONObject = {}
         unread = [schema]
@@ -182,7 +182,7 @@ class SolutionSchema:
 
 
 def _text(members: JSONObject, name: str) -> str:
-    """Return a member's only possible string, or "" if other values are possible."""
+    """Return the only string that a member can be, or "" if other values are possible."""
     if name not in members:
         return ""
 
@@ -191,7 +191,7 @@ def _text(members: JSONObject, name: str) -> str:
 
 
 def _without_note(output: JSONObject) -> JSONObject:
-    """Return the schema of the output without the note added to its description."""
+    """Return the schema of the output without the note that was added to its description."""
     description = output.get("description")
     if not isinstance(description, str) or not description.endswith(OUTPUT_NOTE):
         return output
@@ -202,8 +202,8 @@ def _without_note(output: JSONObject) -> JSONObject:
 
 
 def _joined(schema: JSONObject, alternatives: list[JSON]) -> JSONObject:
-    """Return a schema with these alternatives as its `anyOf`. If there is only one alternative, it
-    is merged into the schema instead.
+    """Return a schema with these alternatives as its `anyOf`. A single alternative is merged into
+    the schema instead.
     """
     others = {key: value for key, value in schema.items() if key != "anyOf"}
     if len(alternatives) == 1:

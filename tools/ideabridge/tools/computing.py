@@ -1,8 +1,8 @@
 """Computing: evaluates one Python expression over named values, for the built-in tool `compute`.
 
-The expression runs in Monty, an interpreter for a subset of Python, in a worker process. The
-expression has no access to a clock, randomness, files or the network, so equal values give equal
-results. The workers start when the first expression is computed, and stop with this process.
+The expression runs in Monty, an interpreter for a subset of Python, in a worker process. It has no
+access to a clock, randomness, files or the network, so equal values give equal results. The workers
+start when the first expression is evaluated, and stop with this process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MESSAGE: Final = 1_000
 
 
 class _Pool:
-    """The worker processes that compute expressions for this process."""
+    """The worker processes that evaluate expressions for this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,7 +72,7 @@ async def computed(code: str, values: JSONObject) -> JSON:
 
     Args:
         code: the expression.
-        values: the values of the names in the expression.
+        values: the values of the names in the expression, keyed by name.
 
     Raises:
         ActivityError: `code` is not an expression, fails, or takes too long, or its value is not
@@ -91,7 +91,7 @@ _TURNS: Final[RunVar[FairPlaces]] = RunVar("_TURNS")
 
 
 def _turns() -> FairPlaces:
-    """Return the places shared by the callers of this event loop, one per worker."""
+    """Return the places shared by the callers on this event loop, one per worker."""
     try:
         return _TURNS.get()
     except LookupError:

@@ -1,4 +1,4 @@
-"""Decorator: `@tool` makes a Tool and its Activity from a typed Python function."""
+"""Decorator: `@tool` creates a Tool and its Activity from a typed Python function."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ _ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^:]*\))?\s*:\s*(.*)")
 
 
 def _read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """Split a Google-style docstring into the text before the first section, and the description of
-    each parameter.
+    """Split a Google-style docstring into the text before the first section and the descriptions of
+    the parameters.
     """
     lines = inspect.cleandoc(text).splitlines() if text else []
     body: list[str] = []
@@ -150,8 +150,8 @@ def _where(function: object) -> str:
 
 
 def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
-    """Return the evaluated annotations of a function. The annotations of a local function can refer
-    to names in the enclosing functions.
+    """Return the evaluated annotations of a function. Annotations of a local function can refer to
+    names in the enclosing functions.
     """
     target: Any = function
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
@@ -175,7 +175,7 @@ def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
 
 
 def _outer_names() -> dict[str, Any]:
-    """Return the local variables at the definition of a tool. Inner scopes take precedence."""
+    """Return the local variables visible where a tool is defined. Inner scopes take precedence."""
     names: dict[str, Any] = {}
     frame: FrameType | None = inspect.currentframe()
     for _ in range(12):
@@ -189,7 +189,7 @@ def _outer_names() -> dict[str, Any]:
 
 
 class _Schemas(GenerateJsonSchema):
-    """Generates JSON Schemas without titles that only repeat a name."""
+    """Generates JSON Schemas without titles that merely repeat a name."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own name
 
@@ -198,8 +198,8 @@ class _Schemas(GenerateJsonSchema):
 
 
 def _tidy(schema: dict[str, Any]) -> JSONObject:
-    """Return the schema as JSON with the definitions last, without empty definitions and without
-    titles that only repeat the names of models.
+    """Return the schema as JSON, with non-empty definitions last and without titles that merely
+    repeat the names of models.
     """
     try:
         tidied = normalise(schema, what="schema")
@@ -229,8 +229,8 @@ def _tidy(schema: dict[str, Any]) -> JSONObject:
 
 
 class _Parameters:
-    """The parameters of a function: their schema, which is closed, and the conversion of arguments
-    to Python values.
+    """The parameters of a function: their closed schema, and the conversion of arguments to Python
+    values.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class _Parameters:
         int from 5.0.
 
         Raises:
-            ActivityError: the arguments do not fit.
+            ActivityError: the arguments are invalid.
         """
         try:
             try:
@@ -291,8 +291,8 @@ class _Parameters:
 
 
 def _described(tidied: JSONObject, descriptions: Mapping[str, str]) -> JSONObject:
-    """Return the schema of the parameters with the descriptions from the docstring, `properties`
-    first.
+    """Return the schema of the parameters, `properties` first, with the descriptions from the
+    docstring.
     """
     properties = tidied.get("properties", {})
     assert isinstance(properties, dict)
@@ -387,10 +387,10 @@ def _mismatch(errors: Sequence[ErrorDetails]) -> str:
 
 
 def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSONObject | None:
-    """Replace each number such as 5.0 that the errors report with 5.
+    """Replace each number such as 5.0 in the errors with 5, because both are integers in JSON
+    Schema.
 
-    Both are integers in JSON Schema. Return the new arguments, or None if the errors report no such
-    number.
+    Return the new arguments, or None if the errors report no such number.
     """
     repaired: JSON = normalise(arguments)
     changed = False
@@ -441,7 +441,7 @@ class _Result:
         """Return the value as JSON.
 
         Raises:
-            ActivityError: the value is not JSON, or not what the annotation declares.
+            ActivityError: the value is not JSON, or does not match the annotation.
         """
         dump = partial(self._adapter.dump_python, mode="json", warnings="error", by_alias=True)
         try:
@@ -507,18 +507,18 @@ def tool(
     open_world: bool | None = None,
     output_schema: ObjectLike | None = None,
 ) -> Function | Callable[[Function], Function]:
-    """Make a tool from a typed function, which stays callable as before.
+    """Create a tool from a typed function, which remains callable as before.
 
     The schema of the parameters comes from the annotations (pydantic's types, `Annotated`, `Field`)
-    and defaults, the output schema from the return annotation. The docstring provides the
+    and defaults, and the output schema comes from the return annotation. The docstring provides the
     description (the text before its sections) and the descriptions of parameters (`Args:`). A
     parameter annotated `ActivityContext` receives the context and is not in the schema. Async
-    functions run in the event loop, and other functions run in a worker thread. A thread runs to
+    functions run in the event loop, and other functions run in a worker thread, which runs to
     completion even if the call is cancelled. A function that returns a `DataMessage` adds its data
     to the context of the run.
 
     Args:
-        function: the function, if the decorator has no parentheses.
+        function: the function, if the decorator is used without parentheses.
         name: the tool's name; by default the function's name.
         description: what the tool does; by default from the docstring.
         title: a human-readable title.
@@ -527,11 +527,11 @@ def tool(
         destructive: whether the tool can destroy something.
         idempotent: whether repeating a call has no further effect.
         open_world: whether the tool reaches beyond a closed domain, for example to the web.
-        output_schema: JSON Schema of the result, in place of the schema from the return annotation.
+        output_schema: the JSON Schema of the result, instead of the one from the return annotation.
 
     Raises:
-        ToolDefinitionError: the function cannot be a tool; the message names the parameter
-            and the reason.
+        ToolDefinitionError: the function cannot be a tool; the message names the parameter and the
+            reason.
     """
     annotations = Annotations(title, read_only, destructive, idempotent, open_world)
 
@@ -563,7 +563,7 @@ def tool_from(
     annotations: Annotations | None = None,
     output_schema: ObjectLike | None = None,
 ) -> Definition:
-    """Return the Tool and the Activity of a typed function, without changing the function. See
+    """Return the Tool and the Activity of a typed function, leaving the function unchanged. See
     `tool`.
 
     Raises:

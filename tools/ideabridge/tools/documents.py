@@ -2,9 +2,8 @@
 1.2.
 
 YAML is read from the parser's events, without constructing objects, so the result is always JSON.
-The core schema of YAML 1.2 applies: `no` and `12:30` are strings. Tags, and keys that occur twice
-in a mapping, are refused. An alias counts each time it occurs, so a short document cannot expand to
-a huge value.
+The core schema of YAML 1.2 applies: `no` and `12:30` are strings. Tags and duplicate keys are
+rejected. An alias counts each time it occurs, so a short document cannot expand to a huge value.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ def read_written(
     Args:
         data: the text, as a string or as bytes in UTF-8.
         what: the name of the text in error messages.
-        name: the file name. `.yaml` and `.yml` mean YAML, `.json` and `.jsonc` mean JSON. With any
+        name: the file name. `.yaml` and `.yml` mean YAML, `.json` and `.jsonc` mean JSON. For any
             other name, the text is read as JSON if it begins with a bracket or a JSON comment, and
             as YAML otherwise.
-        max_bytes: the maximum size of the text, in bytes, if the text is JSON. YAML that is not
-            JSON is limited to `MAX_YAML_BYTES`.
+        max_bytes: the maximum size of JSON text, in bytes. YAML that is not JSON is limited to
+            `MAX_YAML_BYTES`.
 
     Raises:
         InvalidJSONError: the text is malformed, or its value is not JSON. The message names the
@@ -83,7 +82,7 @@ _BEHIND: Final = re.compile(r"\S")
 def blank_comments(text: str) -> str:
     """Replace comments and trailing commas with spaces, preserving lines and columns.
 
-    Each character is read only once, because the text can come from anyone.
+    Each character is read only once, because the text can come from anywhere.
     """
     parts: list[str] = []
     commas: list[int] = []
@@ -117,8 +116,7 @@ def blank_comments(text: str) -> str:
 def _string_end(text: str, place: int) -> int:
     """Return the end of the string whose opening quote is just before `place`.
 
-    This is the position after the closing quote or, without one, the end of the line or of the
-    text.
+    This is the position after the closing quote or, if there is none, the end of the line or text.
     """
     while (mark := _STRING_END.search(text, place)) is not None:
         if mark.group() == "\\":
@@ -133,7 +131,7 @@ def _blank(comment: str) -> str:
 
 
 def _is_trailing(text: str, comma: int) -> bool:
-    """Return whether a comma stands between a value and the end of its object or array."""
+    """Return whether a comma is between a value and the end of its object or array."""
     before = comma - 1
     while before >= 0 and text[before].isspace():
         before -= 1
@@ -171,7 +169,7 @@ _LONGEST_NUMBER: Final = 4300
 
 @dataclass(slots=True)
 class _Value:
-    """A value, and the size that each of its occurrences adds to the document."""
+    """A value, and the size that each occurrence of it adds to the document."""
 
     value: JSON
     values: int
@@ -325,16 +323,14 @@ class _Reading:
 
 
 def _whole(text: str) -> str:
-    """Combine surrogate pairs, which JSON uses to escape some characters, into one character
-    each.
-    """
+    """Combine surrogate pairs, with which JSON escapes some characters, into single characters."""
     if not _SURROGATE.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _plain(text: str, where: str) -> JSON:
-    """Return the value of an unquoted scalar, by the core schema of YAML 1.2."""
+    """Return the value of an unquoted scalar according to the core schema of YAML 1.2."""
     if text in _NULL:
         return None
     if text in _TRUE:
@@ -393,9 +389,9 @@ def _read_yaml(text: str, what: str) -> JSON:
 
 
 def _one_line(error: Any) -> str:
-    """Return the fault and its position on one line.
+    """Return the error and its position on one line.
 
-    The library's own message has several lines, some of which repeat the document.
+    The library's own message has several lines, some of which quote the document.
     """
     problem = (
         getattr(error, "problem", None)

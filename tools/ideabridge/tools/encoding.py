@@ -1,8 +1,8 @@
 """Encoding: reads and writes JSON in the form that ideabridge stores and compares.
 
-The encoding is compact UTF-8 that preserves the order of keys, with exact integers and shortest
-floats. NaN and lone surrogates are refused, and depth and size are limited. `orjson` encodes all
-values except integers beyond 64 bits, which the standard library encodes.
+The encoding is compact UTF-8 that preserves key order, with exact integers and shortest floats. NaN
+and lone surrogates are rejected, and depth and size are limited. `orjson` encodes all values except
+integers beyond 64 bits, which the standard library encodes.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ _LONG: Final = b"0" * 19
 
 
 def encode(value: JSON) -> bytes:
-    """Return the bytes of a JSON value from `decode` or `normalise`, which check values.
+    """Encode a JSON value returned by `decode` or `normalise`, which check values.
 
-    Equal values can have different bytes: the order of keys is preserved, and 1 and 1.0 differ.
-    This function must be fast, because it is called very often.
+    Equal values can have different encodings: key order is preserved, and 1 and 1.0 differ. This
+    function must be fast, because it is called very often.
 
     Raises:
         InvalidJSONError: the value is not JSON.
@@ -110,9 +110,8 @@ def encode_text(value: JSON) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return the kind of a JSON value in words.
-
-    This is "null", "true", "false", "a number", "a string", "a list" or "an object".
+    """Return the kind of a JSON value in words: "null", "true", "false", "a number", "a string", "a
+    list" or "an object".
     """
     if value is None:
         return "null"
@@ -151,12 +150,12 @@ def number_or_none(value: object) -> int | float | None:
 
 
 def plain_text(value: JSON) -> str:
-    """Return a string itself, and any other value as JSON."""
+    """Return a string unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else encode_text(value)
 
 
 def memory_of(data: bytes) -> int:
-    """Estimate a value's memory in Python, in bytes, from its JSON without spaces."""
+    """Estimate how much memory a value takes in Python, in bytes, from its JSON without spaces."""
     # The factors are the sizes of CPython's objects, members, arrays and items. The estimate can be
     # too high, because strings can contain the counted characters, too.
     return (
@@ -169,7 +168,7 @@ def memory_of(data: bytes) -> int:
 
 
 def content_hash(value: JSON) -> str:
-    """Return the SHA-256 of the bytes that `encode` returns for `value`, as 64 hex digits."""
+    """Return the SHA-256 of `encode(value)` as 64 hex digits."""
     return hashlib.sha256(encode(value)).hexdigest()
 
 
@@ -213,7 +212,7 @@ _TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL
 
 
 def nests_deeper(text: bytes, limit: int) -> bool:
-    """Return whether JSON text is nested deeper than `limit`. Call this function before a recursive
+    """Return whether JSON text is nested deeper than `limit`. Call this before a recursive
     parser.
     """
     if text.count(b"[") + text.count(b"{") <= limit:
@@ -233,12 +232,10 @@ def nests_deeper(text: bytes, limit: int) -> bool:
 
 
 def count_values(text: bytes, limit: int) -> int:
-    """Estimate the number of values in JSON without parsing it.
+    """Estimate the number of values in JSON text without parsing it.
 
-    Commas and opening brackets outside strings are counted.
-
-    Counting stops soon after `limit`. Text that is not JSON also gets an estimate, in the same
-    time.
+    Commas and opening brackets outside strings are counted, until soon after `limit`. Text that is
+    not JSON also gets an estimate, in the same time.
     """
     most = _marks(text)
     if most <= limit:
@@ -262,7 +259,7 @@ def count_values(text: bytes, limit: int) -> int:
 
 
 def count_encoded_values(data: bytes) -> int:
-    """Return the number of values in JSON from `encode`.
+    """Return the number of values in JSON produced by `encode`.
 
     For megabytes of JSON, the count can be slightly too high.
     """
@@ -301,8 +298,8 @@ def decode(
         what: the name of the text in error messages ("the plan", "plan.json", ...).
         max_bytes: the maximum size of the text, in bytes.
         max_depth: the maximum nesting depth.
-        keep_repeated: whether the further values of a key that occurs several times in one object
-            are kept, each under the key with a suffix that begins with `REPEATED`.
+        keep_repeated: whether to keep the further values of a duplicate key in an object, each
+            under the key with a suffix that begins with `REPEATED`.
 
     Raises:
         InvalidJSONError: the text is not JSON, or contains NaN, a lone surrogate, or, unless
@@ -345,12 +342,11 @@ def decode(
 
 
 def decode_at(text: str, position: int) -> tuple[JSON, int] | None:
-    """Decode the value whose text begins at `position`, as exactly as `decode` does.
+    """Decode the value that begins at `position`, as exactly as `decode` does.
 
     Returns:
-        The value and the position after its text, or None if the text is incomplete, is not JSON,
-        or is nested too deeply. To report which of these is the case, call `decode` with the whole
-        text.
+        The value and the position after it, or None if the text is incomplete, is not JSON, or is
+        nested too deeply. To find out which, call `decode` with the whole text.
     """
     try:
         value, end = cast("tuple[JSON, int]", _DECODER.raw_decode(text, position))
@@ -360,7 +356,7 @@ def decode_at(text: str, position: int) -> tuple[JSON, int] | None:
 
 
 def decode_trusted(data: str | bytes) -> JSON:
-    """Decode text that `encode` wrote, fast and without limits."""
+    """Decode text written by `encode`, fast and without limits."""
     try:
         value = cast("JSON", orjson.loads(data))
     except orjson.JSONDecodeError:
@@ -393,7 +389,7 @@ def _has_big_float(value: JSON) -> bool:
 
 
 class _NotJSONError(Exception):
-    """Carries the path of an invalid part to the caller. Paths are built only for errors."""
+    """Raised with the path of an invalid part. Paths are built only for errors."""
 
     def __init__(self, kind: type[InvalidJSONError | LimitExceededError], message: str) -> None:
         super().__init__(message)
@@ -411,8 +407,8 @@ _TOO_LARGE: Final = 10**_DIGITS
 def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) -> JSON:
     """Return a new JSON value equal to `value`.
 
-    Tuples become arrays. No other value is converted, because a silent conversion of models, dates
-    or sets would make different values equal.
+    Tuples become arrays. No other value is converted, because silently converting models, dates or
+    sets would make different values equal.
 
     Raises:
         InvalidJSONError: a part is not JSON; the message names the path.
@@ -427,15 +423,15 @@ def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) ->
 
 
 def expect_written(value: object, *, what: str, most: int = MAX_WRITTEN) -> None:
-    """Refuse a value that is too large once it is written out.
+    """Raise an error if a value is too large when written out.
 
     `x = [x] * 60`, repeated five times, takes 3 KB in memory but contains 800 million values. The
-    check looks at no more values than `most` allows.
+    check visits no more values than `most` allows.
 
     Args:
         value: the value, which might not be JSON.
         what: the name of the value in error messages.
-        most: the maximum size of the value in bytes. Each value within the value counts as
+        most: the maximum size of the value in bytes. Each nested value counts as
             `WRITTEN_PER_VALUE` bytes.
 
     Raises:

@@ -26,13 +26,13 @@ class IdeabridgeError(Exception):
 
 
 class ArgumentError(IdeabridgeError, TypeError):
-    """A Python program passed an argument of the wrong type. The message says what was expected and
-    what was found.
+    """Raised when a Python program passes an argument of the wrong type. The message says what was
+    expected and what was found.
     """
 
     @classmethod
     def of(cls, name: str, expected: str, value: object, hint: str = "") -> Self:
-        """Return the error for the argument `name`. `hint` says what to pass instead."""
+        """Create the error for the argument `name`. `hint` says what to pass instead."""
         if isinstance(value, bool | int | float | str | None):
             actual = repr(value)
             if len(actual) > 60:
@@ -49,17 +49,19 @@ class ArgumentError(IdeabridgeError, TypeError):
 
 
 class InvalidJSONError(IdeabridgeError):
-    """A string or a Python value is not JSON as `encoding` defines it (NaN, surrogates, other
-    types).
+    """Raised when a string or a Python value is not JSON as defined in `encoding` (for example NaN,
+    surrogates, other types).
     """
 
 
 class LimitExceededError(IdeabridgeError):
-    """A size, depth or count of external data exceeds its limit."""
+    """Raised when a size, depth or count of external data exceeds its limit."""
 
 
 class ResultLimitError(LimitExceededError):
-    """The result of a call exceeds its limit: the call ran, but its result is discarded."""
+    """Raised when the result of a call exceeds its limit. The call ran, but its result is
+    discarded.
+    """
 
     outcome = "ran"
 
@@ -69,13 +71,13 @@ class SchemaError(IdeabridgeError):
 
 
 class ValueMismatchError(IdeabridgeError):
-    """A value does not satisfy its JSON Schema. The message lists paths, each with what was found
-    and what was expected.
+    """Raised when a value does not satisfy its JSON Schema. The message lists paths, each with what
+    was found and what was expected.
     """
 
 
 class ToolDefinitionError(IdeabridgeError):
-    """A Python function or a definition cannot become a Tool."""
+    """Raised when a Python function or a definition cannot become a Tool."""
 
 
 class ToolFileError(IdeabridgeError):
@@ -83,11 +85,13 @@ class ToolFileError(IdeabridgeError):
 
 
 class ToolFileBusyError(ToolFileError):
-    """A file of Python tools cannot be loaded yet, because an earlier import has not ended."""
+    """Raised when a file of Python tools cannot be loaded yet, because an earlier import has not
+    ended.
+    """
 
 
 class UnknownToolError(IdeabridgeError):
-    """No tool has this name. The message suggests the nearest names."""
+    """Raised when no tool has the given name. The message suggests the nearest names."""
 
 
 class ActivityError(IdeabridgeError):
@@ -96,7 +100,7 @@ class ActivityError(IdeabridgeError):
 
 class UnknownEffectError(ActivityError):
     """Raised by an activity that cannot know whether its action took effect, for example because a
-    request was not answered.
+    request got no response.
 
     The call then ends with an unknown outcome, as after a crash.
     """

@@ -1,12 +1,12 @@
 """Explain: explains why a value does not satisfy a schema.
 
-The explanation contains the place, the value found there, and what the schema expects.
+An explanation contains the location, the value found there, and what the schema expects.
 
 jsonschema-rs decides whether a value satisfies a schema. If it does not, jsonschema finds the
-errors, and this file describes them in words. Schemas and values come from outside, so some of
-jsonschema's keywords are replaced by versions that use jsonschema-rs, which limits its work.
-Python's `re` can take forever on a pattern, and jsonschema's `uniqueItems` compares all pairs of
-items. This file does not fetch any schema: the registry of references contains only the published
+errors, and this module describes them in words. Schemas and values come from outside, so some of
+jsonschema's keywords are replaced by versions that use jsonschema-rs, which limits its work:
+Python's `re` can take forever to match a pattern, and jsonschema's `uniqueItems` compares all pairs
+of items. This module does not fetch any schemas: the reference registry contains only the published
 meta-schemas.
 
 If jsonschema cannot explain a schema safely or completely (references that leave the schema,
@@ -53,7 +53,7 @@ _REQUIRED: Final = " (required)"
 def explain_mismatch(
     valid: jsonschema_rs.Validator, schema: JSONObject, value: JSON
 ) -> list[Problem]:
-    """Return the problems with a value that the compiled schema `valid` has refused."""
+    """Return the problems with a value that the compiled schema `valid` has rejected."""
     problems: list[Problem] = []
     try:
         root = _prepared(schema)
@@ -71,7 +71,7 @@ def explain_mismatch(
 
 
 def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> Problem:
-    """Return the problem with a schema, given the error that jsonschema-rs reports."""
+    """Return the problem with a schema, given the error reported by jsonschema-rs."""
     kind = error.kind
     if isinstance(kind, jsonschema_rs.ValidationErrorKind.Format) and kind.format == "regex":
         return replace(_plain(error), expected="a regular expression")
@@ -142,7 +142,7 @@ _COUNTS: Final = {
 
 
 def _expected(error: ValidationError, root: JSON) -> str:
-    """Describe what the schema expects at the place of an error."""
+    """Describe what the schema expects where the error occurred."""
     keyword = cast("str | None", error.validator)
     limit = cast("Any", error.validator_value)
     if keyword in _LIMITS:
@@ -191,7 +191,7 @@ def _expected(error: ValidationError, root: JSON) -> str:
 
 
 def _schema(error: ValidationError) -> JSONObject:
-    """Return the schema with the failed keyword, or {} if the schema is `true` or `false`."""
+    """Return the schema that contains the failed keyword, or {} if it is `true` or `false`."""
     schema: object = error.schema
     return cast("JSONObject", schema) if isinstance(schema, dict) else {}
 
@@ -280,7 +280,7 @@ def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Proble
 
 def _alternatives(error: ValidationError) -> list[list[ValidationError]]:
     """Return the errors of each alternative. Nested alternatives are split further if none of them
-    matches the kind of the value.
+    matches the kind of value.
     """
     branches: dict[object, list[ValidationError]] = {}
     for inner in error.context or ():
@@ -298,7 +298,9 @@ def _is_reference(errors: list[ValidationError]) -> bool:
 
 
 def _is_of_another_kind(branch: list[ValidationError]) -> bool:
-    """Return whether an alternative fails because the value itself has another type or constant."""
+    """Return whether an alternative fails because the value itself has a different type or
+    constant.
+    """
     return any(
         error.validator in (None, "type", "const", "enum") and not error.relative_path
         for error in branch
@@ -306,7 +308,7 @@ def _is_of_another_kind(branch: list[ValidationError]) -> bool:
 
 
 def _constants_of_property(error: ValidationError) -> list[ValidationError]:
-    """Return the errors about a wrong constant in a property. The list can be empty.
+    """Return the errors about a wrong constant in a property, if there are any.
 
     Another alternative can be a reference.
     """
@@ -322,8 +324,8 @@ def _constants_of_property(error: ValidationError) -> list[ValidationError]:
 
 
 def _problem_of_constant(branches: list[list[ValidationError]]) -> Problem | None:
-    """Return a single problem for alternatives that each require a different constant in the same
-    property, such as `_tool` in calls.
+    """Combine alternatives that each require a different constant in the same property, such as
+    `_tool` in calls, into a single problem.
     """
     by_property: dict[str | int, list[list[ValidationError]]] = {}
     for error in (error for branch in branches for error in branch):

@@ -22,8 +22,8 @@ _TYPES: Final[dict[type, JSONType]] = {
 
 
 def json_type(value: JSON) -> JSONType:
-    """Return the JSON Schema type of a value. `1.0` is a number, not an integer. A value that is
-    not JSON counts as an object.
+    """Return the JSON Schema type of a value. `1.0` is a number, not an integer. Values that are
+    not JSON count as objects.
     """
     # The nearest class in the order of inheritance comes first, so True and False count as booleans
     # rather than integers.
@@ -34,8 +34,8 @@ def json_type(value: JSON) -> JSONType:
 
 
 def parts_of(value: JSON) -> Iterable[tuple[str | int, JSON]]:
-    """Return the members of an object with their names, or the elements of an array with their
-    indexes. Other values have no parts.
+    """Return the members of an object keyed by name, or the elements of an array keyed by index.
+    Other values have no parts.
     """
     if isinstance(value, dict):
         return value.items()
@@ -57,7 +57,7 @@ def values_in(root: JSON) -> Iterator[JSON]:
 
 
 def strings_in(root: JSON) -> Iterator[str]:
-    """Yield every string in a value, except the names of members, in no particular order."""
+    """Yield every string in a value, except member names, in no particular order."""
     for value in values_in(root):
         if isinstance(value, str):
             yield value
@@ -75,9 +75,7 @@ def map_parts(value: JSON, change: Callable[[JSON], JSON]) -> JSON:
 
 
 def map_strings(value: JSON, change: Callable[[str], JSON]) -> JSON:
-    """Return a copy of a value with `change` applied to each string, except the names of
-    members.
-    """
+    """Return a copy of a value with `change` applied to each string except member names."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -95,7 +93,7 @@ def with_sorted_keys(value: JSON) -> JSON:
 
 
 def part_at(root: JSON, path: Sequence[str | int]) -> JSON:
-    """Return the part of a value at a path, or None if the path leads to nothing."""
+    """Return the part of a value at a path, or None if there is nothing at the path."""
     part = root
     for key in path:
         if isinstance(part, dict):

@@ -1,7 +1,7 @@
-"""Keywords of JSON Schema: lists the keywords that contain schemas, walks over schemas, and
+"""Keywords of JSON Schema: lists the keywords that contain schemas, traverses schemas, and
 describes schemas in words.
 
-The keywords are those of 2020-12, and those of older drafts (`definitions`, `dependencies`,
+The keywords are those of 2020-12 and those of older drafts (`definitions`, `dependencies`,
 `additionalItems`), which remote tools still use.
 """
 
@@ -93,15 +93,14 @@ def _no_values() -> list[JSON]:
 
 @dataclass(frozen=True, slots=True)
 class SchemaKeywords:
-    """The keywords of a JSON Schema that describe the values which satisfy the schema. Read them
-    with `read_as`.
+    """The keywords of a JSON Schema that describe its values. Read them with `read_as`.
 
     Attributes:
         title, description: for people and models.
         type: a type or a list of types.
         properties: the schemas of the members, which can be true or false.
         required: the names of the members that a value must have.
-        items: the schema of the elements.
+        items: the schema of array elements.
         enum: the accepted values, if the schema lists them.
         one_of, any_of: alternative schemas.
         examples: examples of values.
@@ -137,8 +136,8 @@ Place = tuple[str | int, ...]
 
 
 def children(schema: JSONObject) -> Iterator[tuple[Place, JSON]]:
-    """Yield the schemas directly inside `schema`, including booleans, each with its path relative
-    to `schema`.
+    """Yield the schemas directly inside `schema`, including booleans, each with its path in
+    `schema`.
     """
     for keyword, value in schema.items():
         if keyword in NAMED:
@@ -178,7 +177,9 @@ def references_in(root: JSON) -> Iterator[str]:
 
 
 def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
-    """Return the schema that a local `$ref` (`#`, `#/a/b`) in `root` points to, or None."""
+    """Return the schema in `root` that a local `$ref` (`#`, `#/a/b`) points to, or None if there is
+    none.
+    """
     if pointer == "#":
         return root if isinstance(root, dict | bool) else None
     if not pointer.startswith("#/"):
@@ -202,7 +203,7 @@ def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
 
 
 def check_size(schema: JSON, what: str) -> None:
-    """Check the size and the depth of a schema.
+    """Check the size and depth of a schema.
 
     Raises:
         LimitExceededError: the schema is too large or too deeply nested; the message begins with
@@ -235,9 +236,7 @@ def check_size(schema: JSON, what: str) -> None:
 
 
 def show_path(place: list[str | int] | Place) -> str:
-    """Return a path in the form used by messages and references: `calls.0["odd.key"]`. The root is
-    "".
-    """
+    """Return a path as shown in messages and references: `calls.0["odd.key"]`. The root is ""."""
     parts = [
         f".{key}" if isinstance(key, int) or NAME.fullmatch(key) else f"[{show(key, 60)}]"
         for key in place
@@ -246,16 +245,18 @@ def show_path(place: list[str | int] | Place) -> str:
 
 
 def show(value: JSON, limit: int = 80) -> str:
-    """Return a value as JSON text of at most about `limit` characters. `…` marks omitted text."""
+    """Return a value as JSON text of at most about `limit` characters, with `…` for omitted
+    text.
+    """
     pieces: list[str] = []
     _show(value, limit, pieces)
     return "".join(pieces)
 
 
 def _show(value: JSON, left: int, pieces: list[str]) -> int:
-    """Append the text of `value`, and return the number of characters still allowed.
+    """Append the text of `value` to `pieces`, and return the number of characters left.
 
-    A negative number means that the text is shortened.
+    A negative number means that the text was truncated.
     """
     if isinstance(value, str):
         if len(value) <= left:
@@ -326,7 +327,7 @@ def add_to_all_of(schema: JSONObject, *parts: JSON) -> None:
 
 
 def loosen(schema: JSONObject, keyword: str) -> None:
-    """Remove the constraints that became stricter because a part of `keyword` now accepts
+    """Remove the constraints that become stricter because a part of `keyword` now accepts
     anything.
     """
     schema.pop("unevaluatedProperties", None)
@@ -341,8 +342,8 @@ def loosen(schema: JSONObject, keyword: str) -> None:
 
 
 def map_schemas(schema: JSON, change: Callable[[JSONObject], JSONObject]) -> JSON:
-    """Return a copy of `schema` in which `change` has replaced every schema with a copy. Outer
-    schemas are replaced before inner ones.
+    """Return a copy of `schema` with every schema replaced by `change`. Outer schemas are replaced
+    before inner ones.
     """
     if isinstance(schema, dict):
         return map_children(change(schema), partial(map_schemas, change=change))
@@ -350,7 +351,7 @@ def map_schemas(schema: JSON, change: Callable[[JSONObject], JSONObject]) -> JSO
 
 
 def map_children(schema: JSONObject, change: Callable[[JSON], JSON]) -> JSONObject:
-    """Return a copy of `schema` in which `change` has replaced every schema directly inside."""
+    """Return a copy of `schema` with every schema directly inside it replaced by `change`."""
     result: JSONObject = {}
     for keyword, value in schema.items():
         if keyword in NAMED and isinstance(value, dict):
@@ -366,7 +367,7 @@ def map_children(schema: JSONObject, change: Callable[[JSON], JSON]) -> JSONObje
 
 
 def move_refs(schema: JSONObject, place: Place) -> JSON:
-    """Return `schema` for use at `place` in another document, with its local `$ref`s adapted and
+    """Return `schema` for use at `place` in another document, with its local `$ref`s adjusted and
     without `$schema`.
 
     A schema with an `$id` is a separate document, and is returned unchanged.
@@ -430,11 +431,11 @@ MISSING_VALUE: Final = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One reason why a value does not satisfy a schema.
+    """A reason why a value does not satisfy a schema.
 
     Attributes:
-        found: the value that was found, as shortened JSON, or `MISSING_VALUE`.
-        expected: a description of what was expected instead.
+        found: the value found, as shortened JSON, or `MISSING_VALUE`.
+        expected: what was expected instead, in words.
         place: the keys and indexes that lead to the problem in the value.
         hint: a suggestion such as " Did you mean 'x'?", or "".
     """
@@ -484,7 +485,7 @@ def all_parameters(schema: JSONObject) -> JSONObject | None:
     """Return the schema of each parameter, keyed by name.
 
     Return None if the schema declares no parameters or might allow further ones. A schema that does
-    not say whether it allows further parameters counts as not allowing any.
+    not say whether it allows further parameters is taken not to allow any.
     """
     declared = schema.get("properties")
     is_open = any(word in schema for word in _MORE_PARAMETERS) or bool(
@@ -510,9 +511,7 @@ def _describe_types(types: Iterable[str]) -> str:
 
 
 def describe(schema: JSON, root: JSON = None, depth: int = 3) -> str:
-    """Describe in a few words what a schema expects: `an integer`, `one of "a", "b"`, `text or
-    null`.
-    """
+    """Describe briefly what a schema expects: `an integer`, `one of "a", "b"`, `text or null`."""
     if not isinstance(schema, dict):
         return "no value" if schema is False else "any value"
     if schema.get("pattern") == REFERENCE_PATTERN:

@@ -1,5 +1,5 @@
-"""Message: the decorator for handlers of context messages in tool files, and the data message that
-an activity can return.
+"""Message: the decorator for context message handlers in tool files, and the data message that an
+activity can return.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ Handling = TypeVar("Handling", bound=MessageHandler)
 
 
 def message_handler(kind: str) -> Callable[[Handling], Handling]:
-    """Make a function the handler of `{"type": kind, ...}` messages.
+    """Register a function as the handler of `{"type": kind, ...}` messages.
 
     `load_tool_file` finds the handler in a file of tools, and a `Toolbox` accepts it like a tool. A
-    `Bridge` with these tools then handles such messages. The function stays callable as before. If
-    the kind is a built-in type, the function replaces the built-in handler.
+    `Bridge` with these tools then handles such messages. The function remains callable as before.
+    If the kind is a built-in type, the function replaces the built-in handler.
 
     Args:
         kind: the type of the messages.
@@ -86,13 +86,13 @@ Data = TypeVar("Data")
 
 
 class DataMessage(Generic[Data]):
-    """A data message that an activity returns: `DataMessage("ok", {"room": 4})`.
+    """A data message for an activity to return: `DataMessage("ok", {"room": 4})`.
 
-    The run adds the message to the context of all following Requests, and the calls that are listed
-    after this one can read the data at `†data.KIND`. A plan can therefore branch on it:
-    `†data.ok.room || †data.failed.reason`. The result of the call itself is only the data, which is
-    checked against the return annotation and written to `_outputPath`. A call in a program also
-    returns only the data. If data of this kind already exists, the new data is merged into it.
+    The run adds the message to the context of all subsequent Requests, and calls listed after this
+    one can read the data at `†data.KIND`. A plan can therefore branch on it: `†data.ok.room ||
+    †data.failed.reason`. The result of the call itself, even in a program, is only the data, which
+    is checked against the return annotation and written to `_outputPath`. If data of this kind
+    already exists, the new data is merged into it.
 
     In a return annotation, `DataMessage[Room]` declares the data: `-> DataMessage[Room] |
     DataMessage[Problem]`.
@@ -100,7 +100,7 @@ class DataMessage(Generic[Data]):
     Args:
         kind: the kind of the data: any string except a built-in message type such as `input` or
             `error`.
-        data: the data, any JSON or a value that pydantic converts to JSON.
+        data: the data: JSON, or a value that pydantic can convert to JSON.
         description: what the data means, for the mind that reads it.
 
     Raises:
@@ -134,7 +134,9 @@ class DataMessage(Generic[Data]):
     def __get_pydantic_core_schema__(
         cls, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return the schema of the data: a message in a return annotation stands for its data."""
+        """Return the schema of the data, because a message in a return annotation stands for its
+        data.
+        """
         from pydantic_core import core_schema
 
         declared: tuple[Any, ...] = get_args(source)

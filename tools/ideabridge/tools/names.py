@@ -1,11 +1,11 @@
 """Names: handles external names and text.
 
-This covers safe names, names that look alike, nearest names, hidden characters, and numbers with
-their nouns.
+This includes safe names, names that look alike, nearest names, hidden characters, and numbers with
+nouns.
 
 `visible` escapes every character that a person would not recognise: control characters, direction
 marks, zero-width and blank characters, and long runs of spaces. `printable` escapes only hidden
-characters. Both write JSON escapes, so that escaped JSON text keeps its value. `readable_json`
+characters. Both use JSON escapes, so that escaped JSON text keeps its value. `readable_json`
 returns JSON text that is safe to show to people anywhere.
 """
 
@@ -74,8 +74,8 @@ _HIDDEN: Final = re.compile(
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Escape every character of `text` that a person would not recognise. Characters in `keep`,
-    such as line endings, stay.
+    """Escape every character of `text` that a person would not recognise, except those in `keep`,
+    such as line endings.
     """
     return _UNUSUAL.sub(lambda match: _visible(match.group(), keep), text)
 
@@ -93,11 +93,11 @@ def _visible(part: str, keep: str) -> str:
 
 
 def readable_json(value: JSON, indent: int | None = None, *, compact: bool = False) -> str:
-    """Return the JSON text of a value in a form that is safe to read: on one line (with `compact`,
-    without spaces between its parts), or with `indent` spaces for each level.
+    """Return a value as JSON text that is safe to read, either on one line (with `compact`, without
+    spaces) or with `indent` spaces per level.
 
-    In keys and in values, every character that a person would not recognise (see `visible`) becomes
-    a JSON escape, so the text is still JSON with the same value. An escape cannot be mistaken for a
+    In keys and values, every character that a person would not recognise (see `visible`) becomes a
+    JSON escape, so the text is still JSON with the same value. An escape cannot be mistaken for a
     backslash in the original string, because JSON doubles backslashes.
     """
     separators = (",", ":") if compact else None
@@ -123,11 +123,11 @@ def _escape(char: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape the hidden characters of `text`: terminal controls, direction marks, zero-width
+    """Escape the hidden characters in `text`: terminal controls, direction marks, zero-width
     characters.
 
-    Line endings and all spaces stay, and so does one variation selector after a visible character,
-    as in most emoji. This function takes 8 ns for each character.
+    Line endings and all spaces are kept, and so is one variation selector after a visible
+    character, as in most emoji. This function takes 8 ns per character.
     """
     return _HIDDEN.sub(_written, text)
 
@@ -138,7 +138,7 @@ def printable_line(text: str) -> str:
 
 
 def without_hidden(text: str) -> str:
-    """Remove the hidden characters of `text`. Use the result only for comparisons. Do not show
+    """Remove the hidden characters from `text`. Use the result only for comparisons, and never show
     it.
     """
     return _HIDDEN.sub("", text)
@@ -162,9 +162,9 @@ def _written(match: re.Match[str]) -> str:
 
 
 def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -> Iterator[str]:
-    """Wrap a one-line visible text into lines of at most `width` columns.
+    """Wrap a single line of visible text to lines of at most `width` columns.
 
-    The first line begins with `first`, and every other line with `further`.
+    The first line begins with `first`, and all others begin with `further`.
 
     If the terminal itself wrapped a longer line, the rest would start at the left edge, and could
     be mistaken for a line from this program.
@@ -211,8 +211,8 @@ compared, because a comparison takes up to 0.2 ms.
 
 
 def is_tool_name(text: str) -> bool:
-    """Return whether MCP allows `text` as the name of a tool: 1 to 128 of A-Z, a-z, 0-9, `_`, `-`
-    and `.`.
+    """Return whether MCP allows `text` as a tool name: 1 to 128 of A-Z, a-z, 0-9, `_`, `-` and
+    `.`.
     """
     return _TOOL.match(text) is not None
 
@@ -223,10 +223,10 @@ def is_safe_name(text: str) -> bool:
 
 
 def safe_name(text: str, taken: Collection[str] = ()) -> str:
-    """Return a name like `text` that matches `^[a-z][a-z0-9_]{0,47}$` and is not in `taken`.
+    """Return a name that resembles `text`, matches `^[a-z][a-z0-9_]{0,47}$`, and is not in `taken`.
 
     Accents are removed, camelCase gets underscores, and other characters become `_`. Text without
-    letters and digits becomes `tool`. If the name is taken, a number is added: `report_2`.
+    letters and digits becomes `tool`. If the name is taken, a number is appended: `report_2`.
     """
     name = name_from(text) or "tool"
     candidate = name
@@ -242,7 +242,7 @@ def safe_name(text: str, taken: Collection[str] = ()) -> str:
 def name_from(text: str) -> str:
     """Convert text to a name; see `safe_name`.
 
-    Return "" if no letter from a to z and no digit is left.
+    Return "" if no letter from a to z and no digit remains.
     """
     if is_safe_name(text):
         return text
@@ -258,7 +258,7 @@ def name_from(text: str) -> str:
 @lru_cache(maxsize=8192)
 def folded(text: str) -> str:
     """Return a name or a pattern without accents, case, width and hidden characters, so that no
-    alternative spelling evades a rule.
+    alternative spelling can evade a rule.
     """
     decomposed = unicodedata.normalize("NFKD", without_hidden(text))
     plain = "".join(char for char in decomposed if not unicodedata.combining(char)).casefold()
@@ -267,9 +267,8 @@ def folded(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def known_as(name: str, remote_name: str | None, module: str | None) -> tuple[str, ...]:
-    """Return every folded name of a tool: its name, its name in the server, the safe forms of these
-    two names, and each of these names with a prefix that consists of the server's name and `.`, `_`
-    or `/`.
+    """Return every folded name of a tool: its name, its name on the server, the safe forms of both,
+    and each of these prefixed with the server's name and `.`, `_` or `/`.
     """
     own = [
         form
@@ -293,7 +292,7 @@ _LOOKS: Final = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o"})
 
 @lru_cache(maxsize=16_384)
 def skeleton(name: str) -> str:
-    """Return a form of a name that all similar-looking names share.
+    """Return a form that is the same for all names that look alike.
 
     Case, width, script, marks, hidden characters and similar shapes (`l`, `i` and `1`) are ignored.
     """
@@ -339,10 +338,9 @@ def is_disguised(name: str) -> bool:
 
 
 def shown_name(name: str) -> str:
-    r"""Return the displayed form of a name.
+    r"""Return the form of a name to display.
 
-    If the name only looks like ASCII, the characters that are not ASCII are escaped
-    (`g\u0456t_log`).
+    If the name only looks like ASCII, its non-ASCII characters are escaped (`g\u0456t_log`).
     """
     if is_disguised(name):
         return name.encode("ascii", "backslashreplace").decode()
@@ -352,8 +350,8 @@ def shown_name(name: str) -> str:
 def _distinguishable(name: str, candidates: list[str], spelled: Mapping[str, str]) -> list[str]:
     """Remove names that could be mistaken for other names.
 
-    Among names that look alike, only the name nearest to `name` stays. If several names are equally
-    near, none of them stays. Names that only look like ASCII are removed.
+    Of names that look alike, only the one nearest to `name` is kept, or none if several are equally
+    near. Names that only look like ASCII are removed.
     """
     spellings = [(candidate, spelled.get(candidate, candidate)) for candidate in candidates]
     alike: dict[str, dict[str, float]] = {}
@@ -371,12 +369,12 @@ def _distinguishable(name: str, candidates: list[str], spelled: Mapping[str, str
 def nearest(
     name: str, names: Iterable[str], n: int = 3, spelled: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return at most `n` of `names` that resemble `name`, nearest first.
+    """Return up to `n` of `names` that resemble `name`, nearest first.
 
-    Case and the separators `_`, `-`, `.` and space are ignored. Two names also resemble each other
-    if one contains the other as a whole part (`search` and `github_search`). A name that could be
-    mistaken for another name is never returned. `spelled` maps a name to its original spelling, if
-    the spelling differs from the name.
+    Case and the separators `_`, `-`, `.` and space are ignored. Names also resemble each other if
+    one contains the other as a whole part (`search` and `github_search`). A name that could be
+    mistaken for another name is never returned. `spelled` maps names to their original spelling
+    where it differs.
     """
     compared_name = _compared(name)
     if not compared_name:
@@ -453,7 +451,7 @@ def did_you_mean(name: str, names: Iterable[str], spelled: Mapping[str, str] | N
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration in one or two units: `3 ms`, `1.25 s`, `51 s`, `1 min`, `2 min 5 s`, `3 h
+    """Format a duration in one or two units: `3 ms`, `1.25 s`, `51 s`, `1 min`, `2 min 5 s`, `3 h
     20 min`, `4 days`.
     """
     if seconds < 1:
@@ -471,19 +469,19 @@ def duration_text(seconds: float) -> str:
 
 
 def whole_duration_text(seconds: float) -> str:
-    """Return a changing duration in whole seconds: `0 s`, `7 s`, `2 min 5 s`."""
+    """Format a changing duration in whole seconds: `0 s`, `7 s`, `2 min 5 s`."""
     return duration_text(int(seconds)) if seconds >= 1 else "0 s"
 
 
 def age_text(seconds: float) -> str:
-    """Return the time since a moment in one unit: `just now`, `5 s ago`, `3 min ago`, `2 h ago`, `4
+    """Format the time since a moment in one unit: `just now`, `5 s ago`, `3 min ago`, `2 h ago`, `4
     days ago`.
     """
     return "just now" if seconds < 1 else f"{_in_one_unit(seconds, math.floor)} ago"
 
 
 def until_text(seconds: float) -> str:
-    """Return the time until a moment in one unit, rounded up: `now`, `in 5 s`, `in 3 min`, `in 2
+    """Format the time until a moment in one unit, rounded up: `now`, `in 5 s`, `in 3 min`, `in 2
     h`, `in 4 days`.
     """
     return "now" if seconds < 1 else f"in {_in_one_unit(seconds, math.ceil)}"
@@ -500,7 +498,7 @@ def _in_one_unit(seconds: float, whole: Callable[[float], int]) -> str:
 
 
 def size_text(size: float) -> str:
-    """Return a number of bytes in one unit: `512 bytes`, `1.5 KB`, `60.2 MB`, `2 GB`. A KB has 1024
+    """Format a number of bytes in one unit: `512 bytes`, `1.5 KB`, `60.2 MB`, `2 GB`. A KB has 1024
     bytes.
     """
     if size < 1024:
@@ -529,6 +527,6 @@ def matches_any(name: str, patterns: Iterable[str]) -> bool:
 
 
 def counted(number: float, noun: str) -> str:
-    """Return a number with its noun: `1 call`, `2 calls`, `1.5 days`."""
+    """Return a number with its noun, in the plural if needed: `1 call`, `2 calls`, `1.5 days`."""
     plural = "" if number == 1 else "s"
     return f"{number:,.15g} {noun}{plural}"

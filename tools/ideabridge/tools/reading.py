@@ -21,14 +21,15 @@ _AS_TEXT: Final = "the solution was given as JSON text; write the object itself"
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The answer to a Request, without members that do not affect the calls and the output.
+    """The answer to a Request, without members that do not affect the calls or the output.
 
     `read_as` reads a Solution from an idea, or from the result of `read_solution`.
 
     Attributes:
         calls: the calls, as they were written.
-        output: the output, in which references are not replaced, or None.
-        program: the text of the program that makes the calls and the output, or None.
+        output: the output with its references unresolved, or None if there is none.
+        program: the text of the program that produces the calls and the output, or None if there is
+            none.
     """
 
     calls: list[JSON] = field(default_factory=list[JSON])
@@ -37,10 +38,10 @@ class Solution:
 
 
 def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
-    """Read a Solution `{"calls": [...], "output": ...}`. Return the Solution, and one sentence for
-    each deviation.
+    """Read a Solution `{"calls": [...], "output": ...}`. Return it with one sentence for each
+    deviation.
 
-    These deviations are accepted:
+    The following deviations are accepted:
     - The whole Solution, its `calls` or a single call is written as JSON text. The JSON can be in a
       Markdown fence or surrounded by other text, provided that there is exactly one JSON value.
     - `output` is the text of a JSON object.
@@ -92,8 +93,8 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
 
 
 def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
-    """Read the `calls` of a Solution; see `read_solution`. An entry that is not a call stays in the
-    list, so that only this entry fails.
+    """Read the `calls` of a Solution; see `read_solution`. An entry that is not a call is kept, so
+    that only this entry fails.
     """
     if isinstance(calls, str) and calls.strip():
         calls = _read_text(calls, "calls", notes)
@@ -111,7 +112,7 @@ def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
 
 
 def read_call_text(call: JSON, where: str, notes: list[str]) -> JSON:
-    """Return a call, decoded if it is written as JSON text. Return other values unchanged."""
+    """Return a call, decoded if it is written as JSON text. Other values are returned unchanged."""
     if not isinstance(call, str) or "{" not in call:
         return call
     try:
@@ -147,8 +148,8 @@ BESIDE_PROGRAM: Final = (
 
 
 def read_program(program: JSON) -> str | None:
-    """Read the `program` of a Solution, without any Markdown fence around it. Null and an empty
-    string do not count as a program.
+    """Read the `program` of a Solution, removing any Markdown fence around it. Null and an empty
+    string do not count as programs.
 
     Raises:
         ValueMismatchError: the program is not a string.
@@ -201,7 +202,7 @@ def _read_text(text: str, what: str, notes: list[str]) -> JSON:
 
 
 def _embedded(text: str) -> str | None:
-    """Return the text of the only JSON object or array of objects in prose, or None if there is not
+    """Return the only JSON object or array of objects in prose, as text, or None if there is not
     exactly one.
     """
     decoder = json.JSONDecoder()
@@ -315,7 +316,7 @@ _KIND: Final = re.compile(r"^[†$]?(?:(?:state|input|data|results|item)(?=[.\[]
 def wrong_target_hint(text: str) -> str | None:
     """Return the correct form of an output path in another notation, or None for any other string.
 
-    For example, return `log` for `$.log`, `${log}` and `{{log}}`.
+    For example, `$.log`, `${log}` and `{{log}}` become `log`.
     """
     stripped = text[:500].strip()
     path = wrong_reference_hint(stripped)

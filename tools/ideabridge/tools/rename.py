@@ -1,4 +1,4 @@
-"""Rename: handles the names of parameters.
+"""Rename: handles parameter names.
 
 Parameters and meta-properties share the object of a call, so parameters whose names collide with a
 meta-property are renamed, and wrong names are reported.
@@ -42,12 +42,12 @@ _ALTERNATIVES: Final = (
 
 
 def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, str]]:
-    """Rename every parameter of a remote tool that has the name of a meta-property: `_output`
+    """Rename every parameter of a remote tool that has the same name as a meta-property: `_output`
     becomes `output_`.
 
     Returns:
-        The schema with the new names, and a mapping from each new name to the name in the server.
-        If no names collide, these are the same schema and {}.
+        The schema with the new names, and a mapping from each new name to the server's name. If no
+        names collide, these are the same schema and {}.
 
     Raises:
         LimitExceededError: the schema is nested too deeply, or its chains of references are too
@@ -81,7 +81,7 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
 
 
 def _onward(schema: JSONObject, root: JSONObject) -> list[JSONObject]:
-    """Return the schemas that `schema` combines or refers to, and that apply to the same object."""
+    """Return the schemas that `schema` combines or refers to and that apply to the same object."""
     onward: list[JSON] = [child for place, child in children(schema) if place[0] in _ALTERNATIVES]
     pointer = schema.get("$ref")
     if isinstance(pointer, str):
@@ -90,9 +90,7 @@ def _onward(schema: JSONObject, root: JSONObject) -> list[JSONObject]:
 
 
 def _parts(root: JSONObject) -> dict[int, JSONObject]:
-    """Return the schema, and all parts of the schema that apply to the object itself, keyed by
-    `id()`.
-    """
+    """Return the schema and all parts of it that apply to the object itself, keyed by `id()`."""
     parts: dict[int, JSONObject] = {}
     stack = [root]
     while stack:
@@ -210,8 +208,8 @@ class ParameterNames:
     """The names of a tool's parameters.
 
     The names are *known* if the schema lists them in `properties`, directly or through `$ref`,
-    `allOf`, `anyOf`, `oneOf` and conditions, and if it allows no further names
-    (`additionalProperties`, `patternProperties`). A schema without properties accepts any name.
+    `allOf`, `anyOf`, `oneOf` and conditions, and allows no further names (`additionalProperties`,
+    `patternProperties`). A schema without properties accepts any name.
     """
 
     def __init__(self, tool: str, schema: JSONObject) -> None:
@@ -225,10 +223,10 @@ class ParameterNames:
 
     def faults(self, call: JSONObject, *, briefly: bool = False) -> dict[str, str]:
         """Return a message for each wrong name in a call, keyed by the name. The message suggests
-        the name that was probably meant.
+        which name was probably meant.
 
-        `call` can also contain meta-properties. If `briefly` is set, the messages do not suggest
-        names. Otherwise, only the messages for the first few wrong names suggest a name.
+        `call` can also contain meta-properties. If `briefly` is set, no names are suggested.
+        Otherwise, names are suggested only for the first few wrong names.
         """
         if self.known and call.keys() <= self._names.keys():
             return {}
@@ -267,8 +265,8 @@ class ParameterNames:
 
 
 def _wrapped(value: JSON) -> JSONObject | None:
-    """Return the parameters inside a wrapper, which is an object or the JSON text of an object.
-    Return {} if the text is not JSON.
+    """Return the parameters in a wrapper, which is an object or the JSON text of one. Return {} if
+    the text is not JSON.
     """
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
@@ -281,7 +279,7 @@ def _wrapped(value: JSON) -> JSONObject | None:
 @lru_cache(maxsize=1024)
 def meant_meta(name: str) -> str | None:
     """Return the meta-property that `name` resembles (`outputPath`, `_ouputPath` -> `_outputPath`),
-    or None.
+    or None if it resembles none.
     """
     if name in META_PROPERTIES or len(name) > 40:
         return None
@@ -305,7 +303,9 @@ def _plain(name: str) -> str:
 
 
 def _is_surely(name: str, meta: str) -> bool:
-    """Return whether a name almost certainly means `meta`, even for a tool that accepts any."""
+    """Return whether a name almost certainly means `meta`, even for a tool that accepts any
+    name.
+    """
     if not name.startswith("_"):
         return False
     plain = _plain(name)

@@ -1,11 +1,11 @@
-"""Repair: converts a schema from a server to a valid JSON Schema of version 2020-12.
+"""Repair: converts a server's schema to valid JSON Schema 2020-12.
 
-Forms of older drafts are translated into 2020-12 without changing their meaning. A malformed part
+Forms from older drafts are translated to 2020-12 without changing their meaning. A malformed part
 is replaced with its obvious meaning (`"type": "dict"`), or ignored with a note, so that the rest is
 still checked.
 
-Ignoring a part may only make the schema accept more values, never fewer. Therefore, if the part is
-below `not`, `if`, `oneOf` or `contains`, these keywords are loosened, too. References are resolved
+Ignoring a part must never make the schema accept fewer values, only more. Therefore, if the part is
+below `not`, `if`, `oneOf` or `contains`, these keywords are loosened too. References are resolved
 only within the schema. The repair does not fetch or open anything.
 """
 
@@ -125,12 +125,12 @@ class Repair:
     """The repair of one schema.
 
     Attributes:
-        result: the repaired schema: an object, or true or false.
-        notes: the parts that were ignored or reinterpreted, each with its place:
-            `properties.a.type: found "dict", read as "object"`. If there are too many notes, the
-            last note gives the number of the others.
-        is_changed: whether the result differs from the sent schema in more than the names of
-            schemas. Always True for schemas of draft 3 or 4.
+        result: the repaired schema: an object, true or false.
+        notes: the parts that were ignored or reinterpreted, each with its location:
+            `properties.a.type: found "dict", read as "object"`. If there are too many, the last
+            note gives the number of omitted ones.
+        is_changed: whether the result differs from the original schema in more than schema names.
+            Always True for schemas of draft 3 or 4.
 
     Raises:
         LimitExceededError: the schema has too many parts.
@@ -292,7 +292,7 @@ class Repair:
     def _schema(
         self, value: JSON, place: Place, target: Place, *, is_property: bool = False
     ) -> JSONObject | bool:
-        """Repair the schema at the path `place` in the sent value, for the path `target` in the
+        """Repair the schema at the path `place` in the original, for the path `target` in the
         result.
         """
         self._count += 1
@@ -353,7 +353,7 @@ class Repair:
         self, part: _Part, value: JSON, *steps: str | int, new: Place | None = None
     ) -> JSONObject | bool:
         """Return the repaired form of a schema inside a part. `new` is the path of the schema in
-        the new part, by default `steps`.
+        the new part, and defaults to `steps`.
         """
         if new is None:
             new = steps
@@ -424,7 +424,7 @@ class Repair:
     def _types(self, part: _Part, keyword: str, value: JSON) -> tuple[list[str] | None, list[JSON]]:
         """Return the types, and the schemas listed among them.
 
-        The types are None if any value is meant or the meaning is unclear.
+        The types are None if any value is allowed or the meaning is unclear.
         """
         place = (*part.place, keyword)
         listed = value if isinstance(value, list) else [value]
@@ -577,9 +577,7 @@ class Repair:
         part.out[keyword] = names
 
     def _dependencies(self, part: _Part, keyword: str, value: JSON) -> None:
-        """Split `dependencies`, which 2020-12 replaces with `dependentRequired` and
-        `dependentSchemas`.
-        """
+        """Split `dependencies` into `dependentRequired` and `dependentSchemas`, as in 2020-12."""
         if not isinstance(value, dict):
             self._ignore((*part.place, keyword), value, "an object of lists of names")
             return
@@ -707,9 +705,8 @@ class Repair:
         self.is_changed |= usable != value
 
     def _usable_pattern(self, pattern: str) -> str | None:
-        """Return a form of the pattern that can be matched, or None.
-
-        Return None also if patterns have already taken too long.
+        """Return a form of the pattern that can be matched, or None if there is none or if patterns
+        have already taken too long.
         """
         for text in dict.fromkeys((pattern, _in_words_of_ecma(pattern))):
             if time.thread_time() > self._deadline:
@@ -800,9 +797,9 @@ class _Part:
 
     Attributes:
         sent: the schema as it was sent.
-        place: the path of the schema in the value that was sent.
+        place: the path of the schema in the original.
         target: the path of the schema in the result.
-        is_property: whether the schema is the schema of a property.
+        is_property: whether this is the schema of a property.
         out: the keywords written so far.
         also: schemas to add to `allOf`.
         required: the properties whose own schemas declare them required.
@@ -819,8 +816,8 @@ class _Part:
     drops_additional: bool = False
 
     def normal(self, value: JSON) -> JSON:
-        """Return a value of a keyword in normal form (see `normalise`). It must not be so deep that
-        the schema around it becomes too deep.
+        """Return the value of a keyword in normal form (see `normalise`). It must not be so deep
+        that the schema around it becomes too deep.
         """
         levels_left = MAX_DEPTH - len(self.place) - 2
         return normalise(value, max_depth=max(levels_left, 0))
@@ -866,8 +863,8 @@ class _Names:
                 stack.append(((*place, *map(str, step)), base, child))
 
     def _named(self, uri: str, place: Place, base: Place) -> Place:
-        """Record the URI of a schema. Return the path of the schema that references inside it are
-        relative to.
+        """Record the URI of a schema, and return the path of the schema that references inside it
+        are relative to.
         """
         if uri.startswith("#"):
             self._anchors.setdefault((base, uri[1:]), place)
@@ -879,8 +876,8 @@ class _Names:
         return place
 
     def find(self, reference: str, place: Place) -> Place | None:
-        """Return the path of the schema that a reference at `place` points to, or None if it points
-        to no schema.
+        """Return the path of the schema that a reference at `place` points to, or None if there is
+        none.
         """
         # The nearest schema around the reference that has a URI. The root always has one.
         base = tuple(map(str, place))
@@ -907,7 +904,7 @@ class _Names:
         return target
 
     def at(self, place: Place) -> JSON:
-        """Return the part at a path, or None if the path leads to nothing."""
+        """Return the part at a path, or None if there is nothing at the path."""
         part = self._root
         for key in map(str, place):
             if isinstance(part, dict) and key in part:
@@ -943,7 +940,9 @@ def _pointer(place: Place) -> str:
 
 
 def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
-    """Return the properties described by a list of names or of objects with names, or None."""
+    """Return the properties described by a list of names or of objects with names, or None if the
+    list has neither form.
+    """
     properties: dict[str, JSON] = {}
     for item in listed:
         schema: JSONObject = {}
@@ -960,14 +959,14 @@ def _by_name(listed: list[JSON]) -> dict[str, JSON] | None:
 
 
 def _text(text: str) -> str:
-    """Return the string without lone surrogates, which are not characters."""
+    """Remove lone surrogates, which are not characters, from a string."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _number(value: JSON) -> int | float | None:
-    """Return a number, or the number in a string, or None for any other value."""
+    """Return a number or the number in a string, or None for any other value."""
     if isinstance(value, str) and len(value) <= 30:
         try:
             value = float(value)
@@ -996,7 +995,7 @@ _TRANSLATED: Final = (
 
 
 def _in_words_of_ecma(pattern: str) -> str:
-    """Return a pattern in which the syntax of Python is replaced with the syntax of JSON Schema."""
+    """Translate a pattern from the syntax of Python to that of JSON Schema."""
     for expression, replacement in _TRANSLATED:
         pattern = expression.sub(replacement, pattern)
     return pattern

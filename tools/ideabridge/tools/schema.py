@@ -1,11 +1,11 @@
 """Validator: checks values against a JSON Schema, and explains why a value does not satisfy it.
 
-Schemas and values come from outside, so the work of every step is limited. A schema is refused if
+Schemas and values come from outside, so the work in every step is limited. A schema is rejected if
 it is too large or too deep, or if its references multiply. If the weight of the schema times the
-bytes of the value exceeds `HERE_WORK`, the check runs in a worker process, which is killed at a
-deadline. Costly explanations are computed in the worker process, too. A caller that cannot await
-blocks while the worker is running, but only as long as the budget of `Blocking` allows.
-`inline_refs` replaces references with their targets for hosts that do not support them.
+size of the value in bytes exceeds `HERE_WORK`, the check runs in a worker process, which is killed
+at a deadline. Costly explanations are also computed in the worker process. A caller that cannot
+await blocks while the worker is running, but only for as long as the budget of `Blocking` allows.
+`inline_refs` replaces references with their targets for hosts that do not support references.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def inline_refs(schema: JSONObject) -> JSONObject:
 
     A local reference (`#/a/b`, or `#name` of an `$anchor`) is replaced with its target, and the
     keywords next to it are kept. The second occurrence of a recursive reference becomes a schema
-    that accepts anything, and so does a reference that is dynamic or not local. Definitions and
-    schema names are left out.
+    that accepts anything, as does a reference that is dynamic or not local. Definitions and schema
+    names are omitted.
 
     Raises:
         LimitExceededError: the schema is nested too deeply.
@@ -92,7 +92,7 @@ def inline_refs(schema: JSONObject) -> JSONObject:
 
 
 def _anchors(root: JSONObject) -> dict[str, JSONObject]:
-    """Return the schemas with an anchor, keyed by reference, without anchors that occur twice."""
+    """Return the schemas with an anchor, keyed by reference. Duplicate anchors are omitted."""
     named = [
         (f"#{name}", schema)
         for _, schema in schemas_in(root)
@@ -107,10 +107,10 @@ class _Inliner:
     """One pass of `inline_refs`.
 
     Attributes:
-        count: the number of schemas that have been written so far.
-        cuts: the number of references that were replaced with a schema that accepts anything.
-        embedded: the number of enclosing schemas that have an `$id`. If there are any, `#` refers
-            to the innermost of them.
+        count: the number of schemas written so far.
+        cuts: the number of references replaced with a schema that accepts anything.
+        embedded: the number of enclosing schemas with an `$id`. If there are any, `#` refers to the
+            innermost one.
     """
 
     def __init__(self, root: JSONObject) -> None:
@@ -121,8 +121,8 @@ class _Inliner:
         self.embedded = 0
 
     def write(self, schema: JSON, targets: tuple[int, ...]) -> JSON:
-        """Return a copy of `schema` without references. `targets` are the referenced schemas that
-        enclose `schema`.
+        """Return a copy of `schema` without references. `targets` contains the referenced schemas
+        that enclose `schema`.
         """
         if not isinstance(schema, dict):
             return schema
@@ -286,11 +286,11 @@ _DRAFTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A compiled schema, and the cost of checking a value against the schema.
+    """A compiled schema, and the cost of checking a value against it.
 
     Attributes:
-        valid: the validator of jsonschema-rs.
-        weight: the cost of a check for each byte of a value, in steps of about 1 ns; see `_weigh`.
+        valid: the jsonschema-rs validator.
+        weight: the cost of a check per byte of the value, in steps of about 1 ns; see `_weigh`.
         steps: the largest number of keywords that an explanation applies to any part of a value.
         is_recursive: whether the schema refers to itself. Each level can then double the steps of
             an explanation.
@@ -307,7 +307,7 @@ _lock = threading.Lock()
 
 
 class Blocking:
-    """The budget, in seconds of a monotonic clock, for checks that block. Thread-safe."""
+    """The thread-safe budget for checks that block, in seconds of a monotonic clock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -324,9 +324,9 @@ class Blocking:
             return self._left
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """Call `workers.wait` with at most the seconds that are left.
+        """Call `workers.wait` for at most the remaining seconds.
 
-        Also raises LimitExceededError if no time is left.
+        In addition, raises LimitExceededError if no time is left.
         """
         seconds = min(seconds, self.left())
         if seconds < _LEAST_BLOCKED:
@@ -356,7 +356,7 @@ class Validator:
     compiled on first use, once for all Validators with the same content.
 
     Args:
-        schema: the schema. It is not copied, so do not change it afterwards.
+        schema: the schema. It is not copied, so do not modify it afterwards.
         what: what to call the values in error messages ("parameters of git_log").
     """
 
@@ -384,8 +384,8 @@ class Validator:
         return self._compiled
 
     def is_costly(self, value: JSON) -> bool:
-        """Return whether checking the value can take more than `HERE_WORK`. Raises the same errors
-        as `compile`.
+        """Return whether checking the value might exceed `HERE_WORK`. Raises the same errors as
+        `compile`.
         """
         weight = self._own.weight
         # Check the weight first: most schemas are so light that the size of the value does not
@@ -393,8 +393,8 @@ class Validator:
         return weight > _LIGHT and weight * _size(value) > HERE_WORK
 
     def is_valid(self, value: JSON) -> bool:
-        """Return whether the value is JSON and satisfies the schema. A costly check blocks for at
-        most a second.
+        """Return whether the value is JSON and satisfies the schema. A costly check blocks for up
+        to a second.
 
         Raises the same errors as `compile`, and LimitExceededError if the check takes longer.
         """
@@ -406,8 +406,8 @@ class Validator:
             return False
 
     def check_unless_costly(self, value: JSON, *, briefly: bool = False) -> bool:
-        """Check a value as `check` does, with the same errors, and return True. If the check is
-        costly, do nothing and return False.
+        """Check a value as `check` does, with the same errors, and return True. If the check would
+        be costly, do nothing and return False.
         """
         if self.is_costly(value):
             return False
@@ -424,8 +424,8 @@ class Validator:
     def check(self, value: JSON, *, briefly: bool = False) -> None:
         """Check that the value satisfies the schema.
 
-        A costly check blocks for at most a second. If `briefly` is set, the error omits the reasons
-        for a mismatch, because it takes far longer to find them than to check the value.
+        A costly check blocks for up to a second. If `briefly` is set, the error omits the reasons
+        for a mismatch, because finding them takes far longer than checking the value.
 
         Raises:
             ValueMismatchError: the value does not satisfy the schema; the message lists the first
@@ -438,14 +438,14 @@ class Validator:
             self.refuse(value, briefly=briefly)
 
     def refuse(self, value: JSON, *, briefly: bool = False) -> NoReturn:
-        """Raise the same error as `check` for a value that does not satisfy the schema."""
+        """Raise the error that `check` raises for a value that does not satisfy the schema."""
         if briefly:
             raise self._mismatch([Problem(show(value), "a value that fits the schema")])
         raise self._mismatch(self._why(normalise(value, what=self.what)))
 
     async def check_apart(self, value: JSON) -> None:
         """Check a value as `check` does, but without blocking: a costly check runs in a worker for
-        at most `worker.MOST_SECONDS`.
+        up to `worker.MOST_SECONDS`.
 
         Raises the same errors as `check`, and WorkerError if no worker can check the value.
         """
@@ -476,8 +476,8 @@ class Validator:
         return ValueMismatchError(f"{self.what}: {first}{more}")
 
     def problems(self, value: JSON) -> list[Problem]:
-        """Return the reasons why the value does not satisfy the schema, or [] if it does. Blocks
-        and raises errors like `check`.
+        """Return the reasons why the value does not satisfy the schema, or [] if it does. This
+        blocks and raises errors like `check`.
         """
         value = normalise(value, what=self.what)
         return [] if self.is_valid(value) else self._why(value)
@@ -544,13 +544,13 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
 
 
 def valid_here(schema: JSONObject, value: JSON) -> bool:
-    """Return whether a value satisfies a schema. A worker process runs this function."""
+    """Return whether a value satisfies a schema. This function runs in a worker process."""
     return _compile_again(schema).valid.is_valid(value)
 
 
 def problems_here(schema: JSONObject, value: JSON) -> JSON:
-    """Return the first problems with a value, and null for each further problem. A worker process
-    runs this function.
+    """Return the first problems with a value, and null for each further problem. This function runs
+    in a worker process.
     """
     problems = _explained(_compile_again(schema), schema, value)
     first: list[JSON] = [
@@ -561,16 +561,16 @@ def problems_here(schema: JSONObject, value: JSON) -> JSON:
 
 
 def _compile_again(schema: JSONObject) -> _Compiled:
-    """Compile, in a worker process, a schema that the sender of the job has already compiled.
+    """Compile, in a worker process, a schema that the parent process has already compiled.
 
-    That process has also checked how long the patterns take, and a worker on a busy processor might
+    The parent has also checked how long the patterns take; a worker on a busy processor might
     decide differently. The time limit of the job includes the compilation.
     """
     return _compile(schema, "the schema", has_checked_patterns=True)
 
 
 def _read(answer: JSON) -> list[Problem]:
-    """Return the problems in a result of `problems_here`, with an empty one for each null."""
+    """Return the problems in a result of `problems_here`, with an empty problem for each null."""
     problems: list[Problem] = []
     for entry in cast("list[Any]", answer):
         if entry is None:
@@ -605,12 +605,12 @@ def check_schema(schema: JSONObject, *, what: str) -> None:
 
 
 def _nodes(value: JSON, limit: int) -> int:
-    """Return the number of values in `value`. Counting stops at `limit`."""
+    """Return the number of values in `value`, counting up to `limit`."""
     return sum(1 for _ in islice(values_in(value), limit))
 
 
 def _sample(value: JSON, place: Place, cut: list[Place]) -> JSON:
-    """Return a copy of `value` with shortened arrays. Add the paths of these arrays to `cut`."""
+    """Return a copy of `value` with shortened arrays, and add their paths to `cut`."""
     if isinstance(value, list):
         if len(value) > _SAMPLED_ITEMS:
             cut.append(place)
@@ -667,9 +667,9 @@ def _compile(schema: JSONObject, what: str, *, has_checked_patterns: bool = Fals
 
 
 def _check_patterns(schema: JSONObject, what: str) -> None:
-    """Refuse a schema whose patterns take too long to compile.
+    """Reject a schema whose patterns take too long to compile.
 
-    A pattern takes up to 30 ms, and a schema can contain thousands.
+    A pattern takes up to 30 ms, and a schema can contain thousands of them.
     """
     patterns: list[str] = []
     for _, part in schemas_in(schema):
@@ -725,13 +725,13 @@ def _references(schema: JSONObject) -> Iterator[tuple[Place, str, str]]:
 def _weigh(schema: JSONObject, what: str, *, has_references: bool) -> tuple[int, int, bool]:
     """Return the weight and the steps of a schema, and whether it is recursive.
 
-    Refuse a schema that becomes too large or too deep once its local references are replaced with
-    their targets.
+    A schema that becomes too large or too deep when its local references are replaced with their
+    targets is rejected.
 
     The steps are an upper bound on the number of keywords that apply to any one part of a value:
     only one of the property schemas applies to a part, but all other schemas do. The weight is the
     same sum, but each keyword is weighted by the time that jsonschema-rs takes for it.
-    jsonschema-rs remembers its results at references, so recursion does not multiply the weight. A
+    jsonschema-rs caches its results at references, so recursion does not multiply the weight. A
     chain of references can be longer than Python's stack, so this function does not use recursion.
     """
     sizes: dict[int, int] = {}
@@ -801,7 +801,7 @@ def _sum_of_parts(parts: list[tuple[str | int, JSONObject]], sums: dict[int, int
 def _own_extra(schema: JSONObject) -> int:
     """Return the extra weight of the keywords in one schema that compare values.
 
-    This is in addition to the one step that each keyword counts as.
+    This is in addition to the one step for each keyword.
     """
     extra = 0
     for keyword, value in schema.items():
@@ -837,8 +837,8 @@ def _own_steps(schema: JSONObject) -> int:
 
 
 def _pattern_weight(pattern: str) -> int:
-    """Return the steps that a pattern takes per character. Most patterns take linear time; the
-    others backtrack up to a limit.
+    """Return the number of steps that a pattern takes per character. Most patterns take linear
+    time; the others backtrack up to a limit.
     """
     if _GOES_BACK.search(pattern):
         return 100_000

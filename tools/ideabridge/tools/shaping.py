@@ -1,8 +1,8 @@
 """Shaping: the computations of the built-in tools that select, filter and format values.
 
-A computation runs in the event loop. If it exceeds its budget, a worker process computes it
-instead. `_COMPUTATIONS`, at the end, maps each tool to its function. `ideabridge.tools.builtins`
-defines the tools themselves.
+A computation runs in the event loop. If it exceeds its budget, it runs in a worker process instead.
+`_COMPUTATIONS`, at the end, maps each tool to its function. The tools themselves are defined in
+`ideabridge.tools.builtins`.
 """
 
 from __future__ import annotations
@@ -67,13 +67,16 @@ class _TooMuchError(Exception):
 
 
 class OverBudgetError(Exception):
-    """The budget of a call is used up, so a worker process must compute the result."""
+    """Raised when the budget of a call is used up, so that a worker process must compute the
+    result.
+    """
 
 
 class Budget:
     """The limit on the total cost of the queries in one call. Unlimited by default.
 
-    Visiting a node costs 20, and a value of length n costs n. A cost of 10 is about a microsecond.
+    Visiting a node costs 20, and a value of length n costs n. A cost of 10 corresponds to about a
+    microsecond.
     """
 
     __slots__ = ("left",)
@@ -82,10 +85,10 @@ class Budget:
         self.left = left
 
     def spend(self, cost: int) -> None:
-        """Subtract a cost.
+        """Deduct a cost.
 
         Raises:
-            OverBudgetError: the cost exceeds the rest of the budget.
+            OverBudgetError: the cost exceeds the remaining budget.
         """
         self.left -= cost
         if self.left < 0:
@@ -95,7 +98,7 @@ class Budget:
 class _Bounded(_Interpreter):
     """Visits nodes as jmespath does, and counts the results of each node.
 
-    The counting is necessary because each `[@,@][]` in a query doubles a list.
+    Counting is necessary because each `[@,@][]` in a query doubles a list.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -104,9 +107,7 @@ class _Bounded(_Interpreter):
         self._budget = budget
 
     def search(self, query: Any, data: JSON) -> Any:
-        """Return the part of `data` that a parsed query selects, with a fresh limit on its
-        steps.
-        """
+        """Return the part of `data` selected by a parsed query, with a fresh limit on its steps."""
         self._left = MAX_STEPS
         return self.visit(query, data)
 
@@ -124,8 +125,8 @@ class _Bounded(_Interpreter):
     def visit_projection(self, node: Any, value: Any) -> Any:
         """Return the same result as jmespath, and count the same steps.
 
-        jmespath itself would spend most of its time on visiting each item of `items[]` or
-        `items[*]` only to return it.
+        jmespath itself would spend most of its time visiting each item of `items[]` or `items[*]`
+        only to return it.
         """
         left, right = node["children"]
         if right["type"] != "identity":
@@ -161,7 +162,7 @@ _OPTIONS: Final = jmespath.Options(custom_functions=_BoundedFunctions())
 
 
 def _check_nodes(value: Any, budget: Budget) -> None:
-    """Refuse a value that is too large once its shared parts are written out
+    """Reject a value that is too large when its shared parts are written out
     (`[@,@]|[@,@]|...`).
     """
     left = MAX_STEPS // 4
@@ -186,7 +187,7 @@ def check_query(text: str, *, what: str) -> None:
     parameter in errors.
 
     Raises:
-        ActivityError: the string is not such an expression; the message says where the fault is, or
+        ActivityError: the string is not such an expression; the message says where the error is, or
             suggests the nearest function.
     """
     if len(text) > MAX_QUERY:
@@ -252,8 +253,7 @@ def _searches(
 ) -> Iterator[JSON]:
     """Yield the result of `search` for each of `values`.
 
-    If `only_truth` is set, yield whether the result counts as true (see `_holds`) instead of the
-    result.
+    If `only_truth` is set, yield whether the result counts as true (see `_holds`) instead.
     """
     if len(text) > MAX_QUERY:
         raise ActivityError(
@@ -301,7 +301,7 @@ def _first(error: Exception) -> str:
 
 
 def _opened(data: JSON) -> JSON:
-    """Return the JSON object or array in a string, as for references. Return any other value
+    """Return the JSON object or array in a string, as for references. Any other value is returned
     unchanged.
     """
     if not isinstance(data, str) or data.lstrip()[:1] not in ("[", "{"):
@@ -313,8 +313,8 @@ def _opened(data: JSON) -> JSON:
 
 
 def _holds(value: JSON) -> bool:
-    """Return whether a value counts as true in JMESPath. Only false, null, "", [] and {} do not
-    count as true, so 0 counts as true.
+    """Return whether a value counts as true in JMESPath: all values do except false, null, "", []
+    and {}, so 0 does too.
     """
     return value is not None and value is not False and value != "" and value != [] and value != {}
 
@@ -407,7 +407,7 @@ _BRACE: Final = re.compile(r"[{}]")
 
 
 def _pieces(text: str) -> list[tuple[str, bool]]:
-    """Split a template into pairs: (literal text, False) or (expression of a placeholder, True)."""
+    """Split a template into pairs: (literal text, False) or (placeholder expression, True)."""
     pieces: list[tuple[str, bool]] = []
     position = 0
     while brace := _BRACE.search(text, position):

@@ -21,10 +21,9 @@ def parse_python(text: str, mode: Literal["eval"]) -> ast.Expression: ...
 def parse_python(text: str, mode: Literal["exec", "eval"] = "exec") -> ast.AST:
     """Return the syntax tree of source text, without warnings about its content.
 
-    CPython 3.11 has only one counter for the depth of the tree, which all threads share. If two
-    threads parse at the same time, CPython can raise `SystemError`, so the threads take turns. A
-    library that parses in another thread does not wait for its turn, so the text is parsed again
-    after such an error.
+    In CPython 3.11, all threads share a single counter for the depth of the tree. If two threads
+    parse at the same time, CPython can raise `SystemError`, so the threads take turns. Libraries
+    that parse in other threads do not take turns, so the text is parsed again after such an error.
 
     Args:
         text: the source text.

@@ -1,9 +1,9 @@
-"""Threads: runs computations and tools in threads. Callers take turns to use them.
+"""Threads: runs computations and tools in threads. Callers take turns using them.
 
-A computing thread competes with the event loop for Python's lock, so each additional thread slows
-down every response. Therefore, only a few of these threads run at a time. A tool can wait for
-minutes, so tools get separate threads. Short work that only waits, such as for a file or the
-keyring, uses `anyio.to_thread` instead and does not wait for a turn.
+A computing thread competes with the event loop for the GIL, so each additional thread slows down
+every response. Therefore, only a few of these threads run at a time. A tool can wait for minutes,
+so tools get separate threads. Short work that only waits, such as for a file or the keyring, uses
+`anyio.to_thread` instead and does not wait for a turn.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _LARGE_TEXT: Final = 1_000_000
 
 
 async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments) -> T:
-    """Run a function that computes for longer than the event loop is allowed to wait, and return
+    """Run a function that computes for longer than the event loop is allowed to block, and return
     its result.
 
-    The function runs in a thread, once the caller in `asked_by` gets a free place. A cancellation
-    ends the wait for a place, but a thread that has started runs to its end.
+    The function runs in a thread, once the caller in `asked_by` gets a free place. Cancellation
+    ends the wait for a place, but a thread that has started runs to completion.
     """
     async with _places(_COMPUTING, MOST_COMPUTING, 1).place():
         # Use a separate limiter, because the shared one would make work on files and the keyring
@@ -64,7 +64,7 @@ async def compute_in_thread(work: Callable[[Unpack[Arguments]], T], *arguments: 
 async def compute_beside(
     value: object, work: Callable[[Unpack[Arguments]], T], *arguments: *Arguments
 ) -> T:
-    """Run a function that walks through a value, and return its result. If the value is large, the
+    """Run a function that traverses a value, and return its result. If the value is large, the
     function runs in a thread.
     """
     if not is_large(value):
@@ -73,9 +73,10 @@ async def compute_beside(
 
 
 def is_large(value: object) -> bool:
-    """Return whether a value is too large for the event loop to walk through.
+    """Return whether a value is too large to traverse in the event loop.
 
-    It is if it has many parts or long strings. The check stops as soon as the answer is known.
+    It is too large if it has many parts or long strings. The check stops as soon as the answer is
+    known.
     """
     parts = text = 0
     waiting: list[Any] = [value]
@@ -112,7 +113,7 @@ async def run_tool_in_thread(work: Callable[[], T]) -> T:
 
 
 def _places(kind: RunVar[FairPlaces], most: int, each: int) -> FairPlaces:
-    """Return the places for one kind of thread, which the callers of this event loop share."""
+    """Return the places for one kind of thread, shared by the callers on this event loop."""
     try:
         return kind.get()
     except LookupError:

@@ -36,8 +36,8 @@ _MAX_DIFFERENCES: Final = 12
 
 
 class ToolChangedError(IdeabridgeError):
-    """The definition of a tool has changed since the call was written. The message shows the
-    difference.
+    """Raised when the definition of a tool has changed since a call was written. The message shows
+    the difference.
     """
 
     outcome = "not_run"
@@ -49,8 +49,8 @@ def _digest(value: JSON) -> str:
 
 
 def _constraints(schema: JSONObject) -> JSON:
-    """Return the schema without annotation keywords. If a reference in the schema points into such
-    a keyword, return the schema unchanged.
+    """Return the schema without annotation keywords, or unchanged if a reference in it points into
+    such a keyword.
     """
     steps = (step for target in references_in(schema) for step in unquote(target).split("/"))
     if any(map(_is_annotation, steps)):
@@ -75,7 +75,7 @@ def _own_constraints(schema: JSONObject) -> JSONObject:
 
 
 def changes_of_essence(then: JSON, now: JSON) -> list[str]:
-    """Return at most 12 lines about the differences between two essences.
+    """Return up to 12 lines that describe the differences between two essences.
 
     For example: `readOnlyHint: was true, now absent`.
     """
@@ -157,8 +157,8 @@ HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """The behaviour hints that a tool declares (`ToolAnnotations` of MCP). None means that a hint
-    is not declared.
+    """The behaviour hints that a tool declares (`ToolAnnotations` of MCP). A hint is None if it is
+    not declared.
 
     These hints come from the author of the tool. Approval policies decide which of them to trust.
     """
@@ -177,9 +177,7 @@ class Annotations:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Annotations:
-        """Read annotations from their MCP names. A value of the wrong type counts as not
-        declared.
-        """
+        """Read annotations by their MCP names. A value of the wrong type counts as not declared."""
         title = value.get("title")
         flags = {
             field: flag
@@ -195,21 +193,21 @@ class Annotations:
 
     @property
     def repeatable(self) -> bool:
-        """True if a call can be sent again after its server did not answer, or after a crash while
-        it was running. This holds if the tool declares itself read-only or idempotent.
+        """True if a call can be sent again after its server did not respond, or after a crash while
+        it was running. This is so if the tool declares itself read-only or idempotent.
         """
         return self.read_only is True or self.idempotent is True
 
 
 @dataclass(frozen=True, slots=True)
 class SentSchema:
-    """A schema as a server sent it, if a different schema is used in its place.
+    """A schema as a server sent it, if another schema is used instead.
 
     Attributes:
-        schema: any JSON value, or `{"sha256": ...}` if the server sent something that is not JSON
-            or is too large to be stored.
-        was_valid: whether the sent schema is valid. If so, the schema in use has the same meaning,
-            expressed in 2020-12.
+        schema: any JSON value, or `{"sha256": ...}` if what the server sent is not JSON or is too
+            large to store.
+        was_valid: whether the original schema is valid. If so, the schema in use has the same
+            meaning, expressed in 2020-12.
     """
 
     schema: JSON
@@ -222,41 +220,40 @@ class Tool:
 
     Attributes:
         name: the name in `_tool`.
-        parameters: JSON Schema (2020-12) of an object without properties named like
+        parameters: the JSON Schema (2020-12) of an object without properties named like
             meta-properties.
-        output: JSON Schema of the result, or None if the tool declares none.
+        output: the JSON Schema of the result, or None if the tool declares none.
         module: the configured server or the published idea that provides it (`_module`), or None
             for a tool of this process.
-        remote_name: the tool's name in its server, if this name differs because a prefix was added
-            to avoid a collision. For a published idea, this is NAME@VERSION.
-        renamed: for each parameter that was renamed because it had the name of a meta-property: a
-            mapping from its new name to its name in the server.
+        remote_name: the tool's name on its server, if it differs because a prefix was added to
+            avoid a collision. For a published idea, this is NAME@VERSION.
+        renamed: a mapping from the new name of each parameter that had the name of a meta-property
+            to the server's name for it.
         activity: the name of the Activity that runs the tool's calls. None means the Activity with
             the tool's name, if it exists.
-        sent_hints: hints that the server sent as something other than true or false. They do not
-            count as hints here, but they are part of the definition: the essence contains the hint
-            itself if the SDK accepts what was sent as a hint, and otherwise its fingerprint.
-        clean: whether its calls are answered in a clean room, by its code or a mind (see
-            `with_fixed`).
+        sent_hints: hints that the server sent as something other than true or false. They are not
+            treated as hints here, but they are part of the definition: the essence contains the
+            hint itself if the SDK accepts the value as a hint, and otherwise its fingerprint.
+        clean: whether its calls are answered in a clean room, by code or a mind (see `with_fixed`).
         passes_to: the tool that answers the calls, if the definition names one: a tool of a server,
-            a published idea, or code of this process. The hints of this other tool, and the rules
-            for it, apply to the calls.
-        defaults: for a tool of a server that the user's configuration changes, the values of the
-            parameters that a call leaves out. In this case, `passes_to` is the tool as its server
-            lists it, and a call becomes a call to that tool before anything else happens to the
-            call. None for any other tool.
+            a published idea, or code of this process. The other tool's hints, and the rules for it,
+            apply to the calls.
+        defaults: for a server's tool that the user's configuration changes, the values of the
+            parameters that a call omits. In this case, `passes_to` is the tool as its server lists
+            it, and a call is turned into a call to that tool before anything else happens. None for
+            any other tool.
         reaches: the servers that a call can touch, if they differ from the tool's own server: ""
             for own tools, `EVERY_MODULE`, or empty if a call touches no server. The order of
             effects depends on these servers. They are not part of the published definition.
-        wrapper: the output schema as the server declares it, if this schema is `{"result": output}`
-            only because the protocol requires an object. The value of a call is then the value of
-            `result`. None means that the schema is not a wrapper.
+        wrapper: the output schema as the server declares it, if it is `{"result": output}` only
+            because the protocol requires an object. The value of a call is then the value of
+            `result`. None if the schema is not a wrapper.
         sent_parameters: the schema of the parameters as the server sent it, if it differs from
             `parameters`. Digests are computed from the sent schema, so that a repaired definition
-            never has the same digest as a different definition.
+            never has the same digest as another definition.
         sent_output: the output schema as the server sent it, if it differs from `output`.
         wire: the other members of the tool's definition, unchanged, for hosts: title, annotations,
-            icons, execution and `_meta`. These members are not part of the published definition.
+            icons, execution and `_meta`. They are not part of the published definition.
     """
 
     name: str
@@ -281,7 +278,7 @@ class Tool:
 
     @property
     def reached(self) -> tuple[str, ...]:
-        """The servers that a call can touch; "" stands for ideabridge's own tools."""
+        """The servers that a call can touch. "" stands for ideabridge's own tools."""
         if self.reaches is not None:
             return self.reaches
         return (EVERY_MODULE,) if self.in_room else (self.module or "",)
@@ -298,13 +295,13 @@ class Tool:
 
     @property
     def is_changed(self) -> bool:
-        """True if this is a tool of a server that the user's configuration changes."""
+        """True if this is a server's tool that the user's configuration changes."""
         return self.defaults is not None
 
     @property
     def real(self) -> Tool:
-        """The tool that a call reaches. If the configuration changes this tool, it is the tool that
-        the server lists. Otherwise, it is this tool itself.
+        """The tool that a call reaches: if the configuration changes this tool, the one that the
+        server lists, and this tool itself otherwise.
         """
         if self.passes_to is None or self.defaults is None:
             return self
@@ -322,7 +319,7 @@ class Tool:
 
     @property
     def origin(self) -> ToolKey:
-        """The server, and the tool's name in that server. For an idea, the name has no version."""
+        """The server, and the tool's name on that server. For an idea, the name has no version."""
         if self.passes_to is not None and self.module is not None:
             return self.passes_to.origin
         return (
@@ -336,8 +333,8 @@ class Tool:
         HINT..., "parameters", "output"}`.
 
         The server is "" for a tool of this process. An idea contributes no hints, because the tools
-        that it calls have their own. A tool that passes its calls to a server's tool has the
-        essence of that tool.
+        that it calls have their own. A tool that passes its calls to a server's tool has that
+        tool's essence.
         """
         if self.passes_to is not None and self.module is not None:
             return self.passes_to.essence
@@ -355,8 +352,8 @@ class Tool:
 
     @property
     def _has_valid_output(self) -> bool:
-        """True if the digest includes the output schema. False if the server sent an invalid output
-        schema.
+        """True if the digest includes the output schema, and False if the server sent an invalid
+        one.
         """
         return self.sent_output is None or self.sent_output.was_valid
 
@@ -375,7 +372,7 @@ class Tool:
 
     @property
     def prose_digest(self) -> str:
-        """The SHA-256 of the whole definition including prose, computed once."""
+        """The SHA-256 of the whole definition, including prose. It is computed only once."""
         return self._both_digests()[1]
 
     def _both_digests(self) -> list[str]:
@@ -402,7 +399,7 @@ class Tool:
         return self._digests
 
     def expect_same(self, then: Tool) -> None:
-        """Check that the essence equals the essence of `then`.
+        """Check that the essence equals that of `then`.
 
         Raises:
             ToolChangedError: the essences differ; the message shows the differences.
@@ -415,9 +412,8 @@ class Tool:
 
     @property
     def label(self) -> str:
-        """The human-readable name: `module.name`, with the server's own name for the tool.
-
-        For a tool of this process, only the name.
+        """The name for people: `module.name`, with the server's own name for the tool, or only the
+        name for a tool of this process.
         """
         module, name = self.origin
         if module is not None and not self.in_room:
@@ -450,7 +446,7 @@ class Tool:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Tool:
-        """Read a Tool that `to_json` wrote, for example from a journal. Do not use this for
+        """Read a Tool written by `to_json`, for example from a journal. Do not use this for
         external data.
         """
         stored: dict[str, Any] = value
@@ -478,8 +474,8 @@ class Tool:
 
 
 def _essence_of(part: str, schema: JSONObject | None, sent: SentSchema | None) -> JSONObject:
-    """Return the part of the essence for one schema. A malformed schema has a separate key, so that
-    its part never equals that of a valid schema.
+    """Return the part of the essence for one schema. A malformed schema has a different key, so
+    that its part never equals that of a valid schema.
     """
     if sent is None:
         return {} if schema is None else {part: _constraints(schema)}
@@ -528,10 +524,10 @@ def check_definition(tool: Tool) -> None:
 
 
 class ActivityContext(Protocol):
-    """The interface through which a running activity reads about its run, and reports to it.
+    """Gives a running activity access to its run.
 
-    Each execution of a Call has a context. A function receives it in a parameter that is annotated
-    with this type.
+    Each execution of a Call has a context. A function receives it through a parameter that is
+    annotated with this type.
     """
 
     @property
@@ -546,7 +542,7 @@ class ActivityContext(Protocol):
 
     @property
     def output_paths(self) -> tuple[str, ...]:
-        """The paths in `_outputPath`, in order. The list is empty if the result can only be read at
+        """The paths in `_outputPath`, in order. Empty if the result can only be read at
         `†results.N`.
         """
         ...
@@ -568,7 +564,7 @@ class ActivityContext(Protocol):
         ...
 
     def choose(self, path: str) -> None:
-        """If `_outputPath` is `p || q`, write the result to `path`, which must be one of
+        """Write the result to `path` if `_outputPath` is `p || q`. The path must be one of
         `output_paths`.
         """
         ...
@@ -588,10 +584,9 @@ class Activity:
     """Named code, to which tools and calls refer by name.
 
     Attributes:
-        name: the name of the activity in the registry. The activity runs calls to the Tool with the
-            same name.
-        copies: whether the activity does not keep its arguments and returns a new JSON value. The
-            bridge then does not have to copy the arguments and the value.
+        name: the name of the activity, which runs calls to the Tool with the same name.
+        copies: whether the activity does not keep its arguments and returns a new JSON value, so
+            that the bridge need not copy them.
     """
 
     name: str
@@ -605,7 +600,7 @@ DEFINITION: Final = "__ideabridge__"
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The Tool and the Activity that one function defines."""
+    """The Tool and the Activity defined by one function."""
 
     tool: Tool
     activity: Activity

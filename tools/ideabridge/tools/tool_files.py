@@ -2,7 +2,7 @@
 
 `load_tool_file` runs a file. `load_tool_files_anew` runs files from one folder again, while calls
 might still be running code from an earlier load: a file and the modules in its folder become new
-module objects, and the old module objects stay as they are.
+module objects, and the old module objects are left unchanged.
 
 One process can have tool files from several independent folders. Therefore, while a file is
 running, only modules from its own folder can be imported, even if a module in another folder has
@@ -38,8 +38,8 @@ def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
     The result contains every Tool, Activity and Toolbox, and every function decorated with `@tool`
     or `@message_handler`, that the file defines or names in `__all__`. The file runs as a new
     module each time. It can import modules from its folder, but installed modules take precedence.
-    Everything that it prints goes to standard error, because standard output might carry a
-    protocol. If `digest` is set, the file must have this SHA-256 (in hex).
+    Everything that it prints goes to standard error, because standard output might be used for a
+    protocol. If `digest` is set, it must be the SHA-256 of the file (in hex).
 
     Raises:
         ToolFileError: the file cannot be read or run, has a different digest, or defines no tool.
@@ -220,17 +220,17 @@ def load_tool_files_anew(
 ) -> dict[str, Toolbox | ToolFileError]:
     """Run files from one folder again, together with the modules that they import from this folder.
 
-    A file that fails does not change the others. If all files fail, the modules in the folder stay
-    as they were.
+    A file that fails does not affect the others. If all files fail, the modules in the folder are
+    left unchanged.
 
     Args:
         files: the path of each file, and the digest that it must have; see `load_tool_file`.
-        is_wanted: returns whether the caller is still waiting for the result. If the caller is no
-            longer waiting, the old modules in the folder are restored at the end.
+        is_wanted: returns whether the caller is still waiting for the result. If not, the old
+            modules in the folder are restored at the end.
         seconds: the time to wait for an earlier load that has not ended.
 
     Returns:
-        The tools of each file, or the reason why the file could not be loaded, keyed by path.
+        The tools of each file, or the error that prevented it from being loaded, keyed by path.
     """
     files = list(files)
     if not _loading.acquire(timeout=seconds):
@@ -257,15 +257,15 @@ def load_tool_files_anew(
 
 
 def helpers_of(folder: Path) -> list[Path]:
-    """Return the files of the modules that tool files have imported from a folder."""
+    """Return the files of the modules that tool files have imported from the given folder."""
     helpers = [*_known.get(str(folder), {}).values(), *_helpers([folder]).values()]
     files = dict.fromkeys(getattr(module, "__file__", None) for module in helpers)
     return [Path(file) for file in files if file is not None]
 
 
 def _take_out(folders: Collection[Path]) -> dict[str, ModuleType]:
-    """Remove the modules that belong to tool files of these folders from `sys.modules`, so that the
-    modules are imported again. Return the removed modules.
+    """Remove the modules that belong to tool files in these folders from `sys.modules`, so that
+    they are imported again. Return the removed modules.
     """
     helpers = _helpers(folders)
     for folder in folders:
@@ -289,7 +289,7 @@ def _take_out(folders: Collection[Path]) -> dict[str, ModuleType]:
 def _helpers(folders: Collection[Path]) -> dict[str, ModuleType]:
     """Return the modules that tool files have imported from these folders, keyed by name.
 
-    A deeper module, such as one in a virtual environment, counts only if its topmost package lies
+    A deeper module, such as one in a virtual environment, counts only if its top-level package is
     directly in the folder.
     """
     if not folders:

@@ -26,7 +26,7 @@ _Registered = TypeVar("_Registered", Tool, Activity)
 
 
 def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
-    """Remove the parameters that the definition of a tool fixes, and return the tool.
+    """Return the tool without the parameters that its definition fixes.
 
     A definition can fix `_module` and `_activity` as constants: `{"const": "anonymous"}` among the
     properties of the parameters, or `"anonymous"` in `beside`, the members next to the parameters.
@@ -35,7 +35,7 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
 
     `_module` is a clean room (`anonymous`), `idea:NAME`, or a configured server. `_activity` names
     the tool of the server. By default, this is the tool with the same name. The tool of a server or
-    idea is looked up later, where calls are made. The returned tool therefore has `name` and
+    idea is looked up later, when calls are made. The returned tool therefore has `name` and
     `module`, but no `passes_to` yet.
 
     Raises:
@@ -75,8 +75,8 @@ def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """The parameters that the definition of a tool fixes; see `with_fixed`. A parameter that is not
-    fixed is None.
+    """The parameters that the definition of a tool fixes; see `with_fixed`. Parameters that are not
+    fixed are None.
     """
 
     module: str | None
@@ -85,8 +85,8 @@ class _Fixed:
 
     @classmethod
     def read(cls, label: str, inside: JSONObject, outside: JSONObject) -> _Fixed:
-        """Read the fixed parameters: those among the properties of the parameters, and those next
-        to the parameters.
+        """Read the fixed parameters among the properties of the parameters, and those next to the
+        parameters.
 
         Raises:
             ToolDefinitionError: one of them occurs twice, or is not a constant or a schema.
@@ -157,7 +157,7 @@ def _not_a_tool(item: object) -> str:
 
 
 def _check_types(tool: Tool) -> None:
-    """Check the types in a definition, because not all programs use a type checker."""
+    """Check the types in a definition at run time, because not all programs use a type checker."""
     schema = 'an object (a dict); a schema is an object such as {"type": "object"}'
     parts: list[tuple[str, object, type | tuple[type, ...], str]] = [
         ("name", tool.name, str, "text"),
@@ -173,8 +173,8 @@ def _check_types(tool: Tool) -> None:
 
 
 class Toolbox:
-    """Tools, activities and message handlers, by name. A new definition replaces an earlier
-    definition with the same name, at the same position.
+    """Tools, activities and message handlers, keyed by name. A new definition replaces an earlier
+    one with the same name, in the same position.
 
     Args:
         items: what to register, as for `add`.
@@ -188,7 +188,7 @@ class Toolbox:
 
     def add(self, *items: Tool | Activity | Callable[..., Any]) -> None:
         """Register tools, activities, functions (which define both), and message handlers
-        (`message_handler`). See `tool_from` for functions without `@tool`.
+        (`message_handler`). For functions without `@tool`, see `tool_from`.
 
         Raises:
             ToolDefinitionError: a function cannot become a tool, a Tool belongs to a server, or one
@@ -220,9 +220,7 @@ class Toolbox:
                 raise ToolDefinitionError(_not_a_tool(item))
 
     def update(self, other: Toolbox) -> None:
-        """Add everything in `other`. The definitions in `other` replace definitions with the same
-        names.
-        """
+        """Add everything in `other`, replacing definitions with the same names."""
         self._tools.update(other.tools)
         self._activities.update(other.activities)
         self._handlers.update(other.handlers)
@@ -239,17 +237,17 @@ class Toolbox:
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        """The tools by name, in the order they were first added."""
+        """The tools, keyed by name, in the order in which they were first added."""
         return MappingProxyType(self._tools)
 
     @property
     def activities(self) -> Mapping[str, Activity]:
-        """The activities by name, in the order they were first added."""
+        """The activities, keyed by name, in the order in which they were first added."""
         return MappingProxyType(self._activities)
 
     @property
     def handlers(self) -> Mapping[str, MessageHandler]:
-        """The message handlers, keyed by the type of message they handle."""
+        """The message handlers, keyed by the type of message that they handle."""
         return MappingProxyType(self._handlers)
 
     def __iter__(self) -> Iterator[Tool]:
@@ -280,9 +278,9 @@ class Toolbox:
     def activity_for(self, tool: Tool, named: str | None = None) -> Activity | None:
         """Return the activity that runs a call to `tool`.
 
-        This is the activity that the call names in `_activity` (`named`). If the call names none,
-        it is the activity that the tool names. If the tool names none either, it is the activity
-        with the tool's name. None means that the call is latent, or that the tool's server runs it.
+        This is the activity that the call names in `_activity` (`named`), otherwise the one that
+        the tool names, and otherwise the one with the tool's name. None means that the call is
+        latent, or that the tool's server runs it.
 
         Raises:
             UnknownToolError: the call or the tool names an unknown activity.

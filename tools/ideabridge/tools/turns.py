@@ -1,10 +1,9 @@
-"""Turns: decides who gets the next free place if many callers wait for a few places, such as worker
-processes.
+"""Turns: decides who gets the next free place when many callers wait for a few places, such as
+worker processes.
 
-A free place goes to the caller who holds the fewest places. If several callers hold equally few
-places, it goes to the caller whose last turn was longest ago. If a caller submits a hundred pieces
-of work at once, the first piece of another caller is therefore delayed by at most one piece of work
-per place.
+A free place goes to the caller who holds the fewest places or, if several hold equally few, to the
+one whose last turn was longest ago. So if a caller submits a hundred pieces of work at the same
+time, the first piece of another caller is delayed by at most one piece of work per place.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class HeldProcess:
     @contextmanager
     def holding(self, pid: int | None) -> Generator[None]:
         """Let `kill` kill this process while the block is waiting for it. If the work has already
-        been given up, kill the process immediately.
+        been abandoned, kill the process immediately.
         """
         with self._lock:
             self._pid = pid
@@ -64,7 +63,7 @@ class HeldProcess:
 
 
 class FairPlaces:
-    """A number of places shared by the callers of one event loop.
+    """A number of places shared by the callers on one event loop.
 
     Args:
         places: the number of places.
@@ -82,8 +81,8 @@ class FairPlaces:
 
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
-        """Wait for a free place and hold it for the duration of the block. The place counts as held
-        by the caller in `asked_by`.
+        """Wait for a free place, and hold it for the duration of the block on behalf of the caller
+        in `asked_by`.
         """
         caller = asked_by.get()
         await self._take(caller)
@@ -95,10 +94,8 @@ class FairPlaces:
     async def run(self, work: Callable[[HeldProcess], T]) -> T:
         """Run a function that waits for a worker process, and return its result.
 
-        The function runs in a thread and holds a place.
-
-        A thread cannot be stopped. Therefore, if the task is cancelled, the process that the thread
-        is waiting for is killed.
+        The function runs in a thread and holds a place. A thread cannot be stopped, so if the task
+        is cancelled, the process that the thread is waiting for is killed.
         """
         process = HeldProcess()
         async with self.place():
@@ -154,7 +151,7 @@ class FairPlaces:
         return self._at_work[caller], self._last_turn.get(caller, 0)
 
     def _forget_empty(self, caller: str) -> None:
-        """Remove the queue of a caller who has no waiting tasks. If the caller does not hold a
+        """Remove the queue of a caller that has no waiting tasks. If the caller does not hold a
         place either, forget the caller.
         """
         if not self._lines.get(caller):

@@ -1,12 +1,10 @@
-"""Typed documents: reads JSON objects from the store or from outside, once, into dataclasses.
+"""Typed documents: parses JSON objects from the store or from outside into dataclasses.
 
 A dataclass declares the members of a document, and `read_as` reads each field from the member with
 the same name:
 
     @dataclass(frozen=True, slots=True)
-    class Profile:
-        title: str | None = None
-        tags: tuple[str, ...] = ()
+    class Profile: title: str | None = None tags: tuple[str, ...] = ()
 
     read_as(Profile, {"title": 3, "tags": ["a", None]})  # Profile(title=None, tags=("a",))
 
@@ -15,12 +13,12 @@ If its type is `JSONObject`, it is the document itself, with the members that no
 
 The dataclass must have slots and no `__post_init__`.
 
-A member of a different type counts as absent, and an element of a different type is left out. Thus,
-one malformed member does not make the rest of a document unreadable. Documents that a person or a
-model writes have their own readers, which report what is wrong.
+A member of the wrong type counts as absent, and an element of the wrong type is omitted, so one
+malformed member does not make the rest of a document unreadable. Documents that a person or a model
+writes have their own readers, which report what is wrong.
 
-This file does not use pydantic: to leave out single members, pydantic would need a validator for
-each field. It also takes twice as long, and copies every object that it reads.
+This module does not use pydantic, which would need a validator for each field to omit single
+members. It also takes twice as long, and copies every object that it reads.
 """
 
 from __future__ import annotations
@@ -48,35 +46,34 @@ _NAMES: Final = {"JSON": Any, "JSONObject": dict[str, Any]}
 
 
 def read_as(document_type: type[DocumentT], document: JSON) -> DocumentT:
-    """Read a document whose fields all have defaults. A value that is not a JSON object has no
-    members.
+    """Read a document whose fields all have defaults. A value that is not a JSON object is read as
+    an empty one.
     """
     read = read_whole(document_type, document)
     return document_type() if read is None else read
 
 
 def read_whole(document_type: type[DocumentT], document: JSON) -> DocumentT | None:
-    """Read a document, or return None if it cannot be read.
-
-    It cannot if it is not a JSON object, or lacks a member for a field without a default.
+    """Read a document, or return None if it is not a JSON object or lacks a member for a field
+    without a default.
     """
     read = _reader(document_type)(document)
     return None if read is _ABSENT else typing.cast("DocumentT", read)
 
 
 def member(name: str) -> dict[str, str]:
-    """Return the metadata of a field that is read from the member `name`."""
+    """Return the metadata for a field that is read from the member `name`."""
     return {_MEMBER: name}
 
 
 def whole_document() -> dict[str, None]:
-    """Return the metadata of a field that is read from the whole document."""
+    """Return the metadata for a field that is read from the whole document."""
     return {_MEMBER: None}
 
 
 @cache
 def _reader(expected: Any) -> _Read:
-    """Return a function that reads a field of the type `expected`.
+    """Return a function that reads a field of type `expected`.
 
     The type can be JSON, a type of JSON values, a tuple or mapping of these, a dataclass, or a
     union of one of these types and None.

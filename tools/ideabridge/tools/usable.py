@@ -1,8 +1,9 @@
-"""Usable: converts a schema from a server to one against which values can be checked.
+"""Usable: converts a server's schema to one that values can be checked against.
 
 A valid schema is used unchanged. Any other schema is repaired (`repair`). A schema that is too
 large, too deep or too slow is reduced to the names and types of its properties, or to the schema of
-any object. The tool stays callable: ideabridge checks what it can, and the server judges the rest.
+any object. The tool remains callable: ideabridge checks what it can, and the server checks the
+rest.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ _ONLY_REFERENCE: Final = re.compile(rb'\{"\$ref":"[^"\\]*"\}')
 
 @dataclass(frozen=True, slots=True)
 class UsableSchema:
-    """A schema to check values against, and the sent schema from which it was made.
+    """A schema to check values against, and the original schema from which it was derived.
 
     Attributes:
         schema: a valid schema within the limits.
-        sent: the value that was sent, if it differs from `schema`, or `{"sha256": ...}` if that
-            value is too large or not JSON.
-        was_valid: whether the value that was sent is a valid schema.
-        notes: the parts of the sent schema that were ignored or reinterpreted, with their
+        sent: the value that the server sent, if it differs from `schema`, or `{"sha256": ...}` if
+            that value is too large or not JSON.
+        was_valid: whether the value that the server sent is a valid schema.
+        notes: the parts of the original schema that were ignored or reinterpreted, with their
             locations.
     """
 
@@ -72,7 +73,7 @@ class UsableSchema:
 def usable_schema(
     sent: JSON, *, what: str, of_object: bool, may_repair: bool = True
 ) -> UsableSchema:
-    """Return the schema against which values are checked, given the schema that a server sent.
+    """Return the schema to check values against, given the schema that a server sent.
 
     Args:
         sent: any value, even one that is not JSON.
@@ -130,7 +131,7 @@ def _valid(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None, b
 
 def _may_change(schema: JSONObject, data: bytes, of_object: bool) -> bool:
     """Return whether a repair might change a valid schema. Return False only if the schema
-    certainly uses no form of an older draft and accepts at least one value.
+    certainly uses no forms from older drafts and accepts at least one value.
     """
     if of_object and _refused_names(schema):
         return True
@@ -192,8 +193,8 @@ def _repaired(sent: JSON, what: str, of_object: bool) -> tuple[JSONObject | None
 
 
 def _of_object(schema: JSONObject, notes: list[str]) -> JSONObject:
-    """Return the schema as a schema of an object. Required names that the schema itself refuses are
-    left out.
+    """Return the schema as a schema of an object. Required names that the schema itself rejects are
+    omitted.
     """
     kind = schema.get("type", "object")
     if kind != "object":
@@ -266,9 +267,7 @@ def _outline(schema: JSONObject, *, typed: bool) -> JSONObject:
 
 
 def _bounded(sent: JSON) -> JSON:
-    """Return the value that was sent as JSON. If it is not JSON or is too large, return its
-    digest.
-    """
+    """Return the original value as JSON, or its digest if it is not JSON or is too large."""
     try:
         normal = normalise(sent)
         if len(encode(normal)) <= MAX_SCHEMA_BYTES:
@@ -279,8 +278,8 @@ def _bounded(sent: JSON) -> JSON:
 
 
 def json_size(value: JSON) -> int:
-    """Return the approximate size of a value in bytes of JSON. For a value that is too large,
-    return any number above the limit.
+    """Return the approximate size of a value in bytes of JSON, or any number above the limit if the
+    value is too large.
     """
     try:
         return len(orjson.dumps(value))
@@ -305,7 +304,7 @@ def json_size(value: JSON) -> int:
 
 
 def value_digest(value: JSON) -> str:
-    """Return the SHA-256 of a value, regardless of the order of its keys, even if it is not
+    """Return the SHA-256 of a value, regardless of the order of its keys. The value need not be
     JSON.
     """
     try:

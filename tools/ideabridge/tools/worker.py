@@ -4,8 +4,8 @@ time, and only a process can be killed.
 A job consists of a name and one JSON argument. The name refers either to a job in
 `worker_process.py`, or, as `MODULE:FUNCTION`, to a function that is allowed to read the store. A
 worker has a lower priority, an empty environment, bounded memory and no access to anything else.
-Whatever code a worker is running, it is killed at the deadline, on cancellation, or when this
-process ends. An idle worker stops after a minute.
+Regardless of the code that it is running, a worker is killed at the deadline, on cancellation, or
+when this process ends. An idle worker stops after a minute.
 
 On Linux, the system kills a worker as soon as this process ends. On other systems, an idle worker
 ends immediately, and a busy worker ends at its deadline at the latest.
@@ -85,7 +85,7 @@ _INHERITED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
 class WorkerError(IdeabridgeError):
-    """A worker process could not start, or ended without an answer."""
+    """Raised when a worker process cannot start, or ends without an answer."""
 
 
 class _GoneError(Exception):
@@ -93,7 +93,7 @@ class _GoneError(Exception):
 
 
 def _folders() -> list[str]:
-    """Return the folders that contain the modules which a worker imports, without the working
+    """Return the folders that contain the modules that a worker imports, except the working
     directory.
     """
     folders: dict[str, None] = {}
@@ -109,9 +109,7 @@ def _folders() -> list[str]:
 
 
 class _Worker:
-    """One worker process. Only one thread at a time can give it a job, but any thread can kill
-    it.
-    """
+    """A worker process. Only one thread at a time can give it a job, but any thread can kill it."""
 
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -142,11 +140,11 @@ class _Worker:
         self.start_seconds = START_SECONDS
 
     def ask(self, job: bytes, seconds: float) -> bytes:
-        """Send a job and return the answer. This method blocks at most until the deadline, at which
-        another thread kills the process.
+        """Send a job and return the answer. This method blocks until the deadline at the latest,
+        when another thread kills the process.
 
         The deadline is `seconds` after the worker began the job, so that a slow start on a busy
-        machine does not reduce what a job can compute.
+        machine does not reduce the time for the computation.
         """
         self.has_begun = False
         timer = self._timer(self.start_seconds)
@@ -216,16 +214,16 @@ class _Worker:
 
 
 class _Job:
-    """One job of a worker.
+    """A job of a worker.
 
-    It lets the thread that is waiting for the job and the task that gives it up agree on which of
-    them ends the worker.
+    The thread that is waiting for the job and the task that abandons it use this to agree on which
+    of them ends the worker.
 
     Attributes:
         is_begun: whether the thread has begun to wait. If so, the thread ends the worker when the
-            job is given up.
+            job is abandoned.
         is_over: whether the worker has answered, and might have received another job.
-        is_given_up: whether nobody wants the answer any more.
+        is_given_up: whether the answer is no longer wanted.
     """
 
     def __init__(self, worker: _Worker) -> None:
@@ -280,15 +278,15 @@ class Workers:
     async def run(
         self, job: str, argument: JSON, *, what: str, seconds: float | None = None
     ) -> JSON:
-        """Return the result of a job of `worker_process`. Cancelling kills the worker.
+        """Run a job of `worker_process`, and return its result. Cancellation kills the worker.
 
         `what` describes the computation in messages ("filter over 100,000 items"). The job can take
-        `seconds`, by default `MOST_SECONDS`, not counting the wait for a free worker.
+        up to `seconds` (by default `MOST_SECONDS`), not counting the wait for a free worker.
 
         Raises:
             LimitExceededError: the job takes too long or needs too much memory.
-            WorkerError: a worker cannot start, or crashed.
-            IdeabridgeError: the job raised this error.
+            WorkerError: a worker cannot start, or crashes.
+            IdeabridgeError: the job raises this error.
         """
         import anyio
         import anyio.to_thread
@@ -316,9 +314,7 @@ class Workers:
                     raise
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """Return the result of a job as `run` does, with the same errors, but block for at most
-        `seconds`.
-        """
+        """Run a job as `run` does, with the same errors, but block for up to `seconds`."""
         while True:
             try:
                 job_at_work = _Job(self._take(BLOCKED_START_SECONDS))
@@ -389,8 +385,8 @@ class Workers:
 
 
 def _error_class(kind: str) -> type[IdeabridgeError] | None:
-    """Return the error class that an answer names as `MODULE:CLASS`, or None if ideabridge has no
-    such class.
+    """Return the error class named `MODULE:CLASS` in an answer, or None if ideabridge has no such
+    class.
     """
     module, _, name = kind.partition(":")
     error_class: object = getattr(sys.modules.get(module), name, None)
@@ -407,8 +403,8 @@ def _of_loop() -> RunVar[FairPlaces]:
 
 
 def _turns() -> FairPlaces:
-    """Return the places that the callers of this event loop share, one for each worker that can
-    compute at the same time.
+    """Return the places shared by the callers on this event loop, one for each worker that can
+    compute concurrently.
     """
     from ideabridge.tools.turns import FairPlaces
 

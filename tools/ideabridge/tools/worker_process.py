@@ -1,7 +1,7 @@
 """A worker process: computes one job after another (see `worker`).
 
 The process runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries
-jobs: the size in 8 bytes, the number of seconds that the job can take in 4 bytes, and `[job,
+the jobs: the size in 8 bytes, the number of seconds that the job can take in 4 bytes, and `[job,
 argument]` as JSON. Standard output carries the results: one byte when the computation begins, then
 the size in 8 bytes, then `{"value": ...}` or `{"error": class, "message": text}`. For ideabridge's
 own errors, `class` is `MODULE:CLASS`.
@@ -51,7 +51,7 @@ def _read(size: int) -> bytes:
 
 
 def main(arguments: list[str]) -> None:
-    """Answer jobs until the input ends or the worker has been idle for too long."""
+    """Compute jobs until the input ends or the worker has been idle for too long."""
     parent, memory, *folders = arguments
     _confine(int(parent), int(memory))
     sys.path += folders
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _computation(job: str) -> Callable[..., Any]:
-    """Return the function that computes a job, after importing everything it needs."""
+    """Return the function that computes a job, after importing everything that it needs."""
     module, _, name = job.partition(":")
     if name:
         from importlib import import_module

@@ -1,7 +1,7 @@
-"""Answer: reads a Solution while it streams in, and returns each call as soon as the call's JSON
-object is complete.
+"""Answer: reads a Solution as it streams in, and returns each call as soon as its JSON object is
+complete.
 
-The text can arrive in pieces of any size, cut anywhere. The scanner only finds where values end,
+The text can arrive in pieces of any size, split anywhere. The scanner only finds where values end,
 one token at a time; each value is then decoded separately. The cost is linear in the length of the
 text. Integers can have any size. A Markdown fence or prose around the object is ignored.
 """
@@ -46,12 +46,12 @@ class OutputPiece:
 
 @dataclass(frozen=True, slots=True)
 class EndPiece:
-    """The answer has ended.
+    """The end of the answer.
 
     Attributes:
-        broken: why the answer is invalid or incomplete, or None if it is neither.
+        broken: why the answer is invalid or incomplete, or None if it is valid and complete.
         extra: the other members of the answer.
-        program: the program, if the answer is one.
+        program: the program, or None if the answer is not one.
     """
 
     broken: str | None
@@ -108,8 +108,8 @@ class AnswerReader:
         self._is_key = False
 
     def feed(self, piece: str | bytes) -> list[Piece]:
-        """Read the next part of the answer's text. Return the pieces that this part completes, or
-        [] after an `EndPiece`.
+        """Read the next part of the answer's text. Return the pieces completed by this part, or []
+        after an `EndPiece`.
         """
         if self._ended:
             return []
@@ -140,7 +140,7 @@ class AnswerReader:
         return self._state is _State.DONE
 
     def close(self) -> list[Piece]:
-        """End the answer, and return its last pieces. Return [] if the answer has already ended."""
+        """End the answer and return its last pieces, or [] if it has already ended."""
         if self._ended:
             return []
         self._begin_pieces()
@@ -173,7 +173,7 @@ class AnswerReader:
         self._pieces.append(EndPiece(broken, self._extra, program))
 
     def _program(self) -> tuple[str | None, str | None]:
-        """Return the answer's program, and why it is malformed; either can be None.
+        """Return the answer's program, and why it is malformed. Either can be None.
 
         A malformed program stays in `extra`.
         """

@@ -1,12 +1,12 @@
-"""Assumptions: shows, as text and as choices, the values that a replay used although their
+"""Assumptions: presents, as text and as choices, the values that a replay used although their
 explanations differ.
 
 A tool's description names the values that are open (`evidence_sentence`), an answer names what was
 assumed (`assumption_lines`), and a person who is asked can choose another value (`with_choices`).
 
 `settle` returns an assumption as JSON; see `Settled.assumed`. This JSON names the value that was
-used and at most three others. A long value is shortened: people see its beginning, but cannot
-choose it.
+used and up to three others. A long value is shortened: people see its beginning, but cannot choose
+it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Candidate:
 
     Attributes:
         source: the explanation that yields the value.
-        value: the value, which a person can choose. MISSING if the explanation has no value, or if
-            the value is not shown in full.
+        value: the value, which a person can choose. It is MISSING if the explanation has no value,
+            or if the value is not shown in full.
         shown: the beginning of the value, in readable form.
     """
 
@@ -71,7 +71,7 @@ class Candidate:
 
     @property
     def choice(self) -> str:
-        """The line for a person who chooses a value.
+        """The line that offers the value to a person.
 
         Unlike `text`, it contains the whole value if the value can be chosen.
         """
@@ -88,13 +88,13 @@ class Assumption:
     """A literal whose value was not determined, or a call that might not belong in the run.
 
     Attributes:
-        at: where the literal is in the plan: `calls.3.max_count`, `output.title`, `calls.2`. In a
-            room, the call that the room answers comes first: `calls.0: calls.3.max_count`.
-        why: the reason why the value is not determined.
+        at: the location of the literal in the plan: `calls.3.max_count`, `output.title`, `calls.2`.
+            In a room, the call that the room answers comes first: `calls.0: calls.3.max_count`.
+        why: why the value is not determined.
         taken: the value that was used, or None for a call.
         instead: the other values that the literal could have had.
         instance: the instance of the call or of the output, or "" if there are no instances.
-        approved: who approved the assumption when asked about it, or "" if nobody did.
+        approved: who approved the assumption when asked, or "" if nobody did.
     """
 
     at: str
@@ -124,8 +124,8 @@ class Assumption:
 
     @property
     def choices(self) -> tuple[Candidate, ...]:
-        """The values that a person can choose: first the value that was used, then the other values
-        that are shown in full. If no other value is shown in full, there are no choices.
+        """The values that a person can choose: the value that was used, followed by the other
+        values that are shown in full. If no other value is shown in full, there are no choices.
         """
         alternatives = [
             candidate for candidate in self.instead if not isinstance(candidate.value, Missing)
@@ -188,15 +188,15 @@ def _candidate(form: JSONObject, key: str) -> Candidate:
 
 
 def assumption_lines(assumed: Iterable[JSON], most: int = TEXT_BYTES) -> list[str]:
-    """Return a run's assumptions, one per line, in at most `most` bytes. If some do not fit, the
-    last line says how many.
+    """Return a run's assumptions, one per line, in up to `most` bytes. If some do not fit, the last
+    line says how many.
     """
     return fitting_lines([read_assumption(entry).line for entry in assumed], most)
 
 
 def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str]:
     """Return notes (`{"at", "what"}`) as lines, like `assumption_lines`. If `most` is None, the
-    length is not limited.
+    length is unlimited.
     """
     lines = [
         visible(f"{_where(str(note.get('at')), note.get('instance'))}: {note.get('what')}")
@@ -207,7 +207,7 @@ def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str
 
 
 def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
-    """Return, in order, as many distinct lines as fit into `most` bytes together. If some do not
+    """Return as many distinct lines, in order, as fit into `most` bytes in total. If some do not
     fit, a last line says how many.
     """
     lines = list(dict.fromkeys(lines))
@@ -221,14 +221,14 @@ def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:
 
 
 def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
-    """Return a sentence for a tool's description that names the values left open by the runs of the
-    tool's plan.
+    """Return a sentence for a tool's description that names the values left open by the runs of its
+    plan.
 
-    The sentence has at most `SENTENCE` characters, and is empty if there are no such values.
+    The sentence has up to `SENTENCE` characters, and is empty if there are no such values.
 
     Args:
         explained: the explained literals, each in the form of `Explained.to_json`.
-        tools: the tool that each call names, keyed by the call's place.
+        tools: the tool named by each call, indexed by the call's place.
     """
     stored = [read_as(StoredLiteral, form) for form in explained]
     literals = [literal for literal in stored if literal.at]
@@ -260,7 +260,7 @@ def evidence_sentence(explained: Iterable[JSON], tools: Sequence[str]) -> str:
 
 
 def _in_words(keys: Path, tools: Sequence[str], counts: Mapping[str, int]) -> str:
-    """Describe a place in a plan for users, such as `path of read_file`.
+    """Describe a location in a plan for users, such as `path of read_file`.
 
     If several calls name the same tool, the description includes the number of the call.
     """
@@ -281,8 +281,8 @@ def _of_whole(keys: Sequence[str], whole: str) -> str:
 
 
 def _is_open(literal: StoredLiteral) -> bool:
-    """Return whether a literal's value is open: its explanations can yield different values, or it
-    is selected by a position that only a few runs confirm.
+    """Return whether the value of a literal is open: its explanations can yield different values,
+    or it is selected by a position that only a few runs confirm.
     """
     if len(literal.by) != 1 or literal.cut or literal.why is not None:
         return True
@@ -294,13 +294,13 @@ def _is_open(literal: StoredLiteral) -> bool:
 
 
 def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
-    """Return a resolved call in which some literals have other values. `chosen` contains these
-    values, keyed by the literals' places.
+    """Return a resolved call with other values for some literals. `chosen` contains these values,
+    keyed by the locations of the literals.
 
     In a call with `_each`, a literal has the same value in every execution.
 
     Raises:
-        ExplanationError: a place is not the place of a literal of the call.
+        ExplanationError: the call has no literal at one of these locations.
     """
     for at, value in chosen.items():
         path = _path_of(at)
@@ -314,8 +314,8 @@ def with_choices(call: JSONObject, chosen: Mapping[str, JSON]) -> JSONObject:
 
 
 def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> list[JSONObject]:
-    """Return the assumptions about a call after someone has edited it. A value that was edited is
-    also listed as assumed.
+    """Return the assumptions about a call after someone has edited it. Edited values are also
+    listed as assumed.
 
     Args:
         assumed: see `Settled.assumed`.
@@ -343,8 +343,8 @@ def after_edit(assumed: Iterable[JSONObject], call: JSONObject, who: str) -> lis
 
 
 def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
-    """Return the value of a literal. In a call with `_each`, return the value for the first
-    item.
+    """Return the value of a literal in a call. If the call has `_each`, return the value for the
+    first item.
     """
     each = call.get("_each")
     if isinstance(each, list) and each and path[0] != "_each":
@@ -353,7 +353,7 @@ def _value_in(call: JSONObject, path: Path) -> JSON | Missing:
 
 
 def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
-    """Return an assumption with a different, chosen value.
+    """Return an assumption with another value that was chosen.
 
     `choice` is that value, as returned by `shortened_member`.
     """
@@ -394,7 +394,7 @@ def _path_of(at: str) -> Path:
 
 
 def _end_of_text(text: str) -> int:
-    """Return the position at which the JSON at the beginning of the text ends."""
+    """Return the end of the JSON at the beginning of the text."""
     position = 1
     while position < len(text) and text[position] != '"':
         position += 2 if text[position] == "\\" else 1

@@ -2,8 +2,8 @@
 combines the parts into the whole Request.
 
 The id of a Request is the SHA-256 of the canonical JSON of all its parts. In a long run, most parts
-of a Request are the same as in the previous Request. Each part is therefore encoded only once, and
-a Request encodes only the parts that are new.
+of a Request are the same as in the previous one. Each part is therefore encoded only once, and each
+Request encodes only the parts that are new.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class EncodedRequest:
     """The parts of a Request in their canonical form, and its id.
 
     Args:
-        messages: the bodies of its messages.
-        schema: the body of its schema.
+        messages: the bodies of the messages.
+        schema: the body of the schema.
         shown: the body of the limits on what the Request shows, or None if no limits were recorded.
         last: the previous Request in the same run. If this Request begins with all messages of the
             previous Request, those messages are not hashed again.
 
     Attributes:
-        messages, schema, shown: the arguments of the same names.
+        messages, schema, shown: the arguments with the same names.
         id: the id of the Request, as 32 bytes.
         size: the number of bytes from which the id is computed.
     """
@@ -100,9 +100,7 @@ class EncodedRequest:
         return cls([body_of(message) for message in context], body_of(schema), limits)
 
     def id_with(self, solution: bytes) -> bytes:
-        """Return the id, as 32 bytes, of the idea that consists of this Request and the
-        Solution.
-        """
+        """Return the id, as 32 bytes, of the idea made up of this Request and the Solution."""
         digest = self._open.copy()
         digest.update(b',"solution":%b}' % solution)
         return digest.digest()

@@ -1,11 +1,10 @@
-"""Computed literals: values in a plan that are computed when a call runs, with the uncertainties
-about these values.
+"""Computed literals: values in a plan that are computed when a call runs, and their uncertainties.
 
-A published plan can contain literals that were copied during the run from which the plan was made.
-The loop knows these literals only through the types in this file: a call, or the output, can have a
-`Computation`. A `Computation` names the references that it reads. Once their values exist, it
-computes the literals and says what it assumed. `context/plan_literals.py` reads a plan's
-computations.
+A published plan can contain literals that were copied in the run from which it was created. The
+loop knows these literals only through the types in this module: a call, or the output, can have a
+`Computation`. A `Computation` names the references that it reads. Once the values of these
+references exist, it computes the literals and says what it assumed. `context/plan_literals.py`
+reads a plan's computations.
 
 Anything that might make an answer wrong is *assumed*: for example, that one of several differing
 explanations is right, or a position, or a mind's own words. Everything else is *noted*, such as a
@@ -64,7 +63,7 @@ class Doubts:
         return form or None
 
     def add(self, other: Doubts, instance: str) -> None:
-        """Add the doubts about an instance's call or output. The instance is "" if there are no
+        """Add the doubts about a call or an output of an instance, which is "" if there are no
         instances.
         """
         self.strict = self.strict or other.strict
@@ -82,7 +81,7 @@ class Doubts:
 
         Args:
             by: who approved the call.
-            edited: the resolved call if the person changed it, otherwise None.
+            edited: the resolved call if the person changed it, and None otherwise.
         """
         if edited is None:
             assumed = self.assumed
@@ -141,8 +140,8 @@ class Computed:
 
 
 class Computation(Protocol):
-    """The computed literals in one call of a plan, or in the plan's output. Equal input values
-    always give equal results.
+    """The computed literals in a call or in the output of a plan. Equal input values always give
+    equal results.
     """
 
     @property
@@ -152,8 +151,8 @@ class Computation(Protocol):
 
     @property
     def references(self) -> Sequence[str]:
-        """The references, as strings, that `compute` reads in addition to the call's own
-        references. A reference does not have to have a value.
+        """The references, as strings, that `compute` reads in addition to those of the call itself.
+        They need not have a value.
         """
         ...
 
@@ -161,16 +160,16 @@ class Computation(Protocol):
     def needs(self) -> Collection[str]:
         """The essential members of `references`.
 
-        If the call that writes the value of an essential reference has failed, the call that reads
-        the value also fails.
+        If the call that writes the value of an essential reference fails, the call that reads it
+        also fails.
         """
         ...
 
     @property
     def shared_reason(self) -> str | None:
-        """A reason to ask that the call shares with other calls, or None.
+        """A reason to ask that the call shares with other calls, or None if there is none.
 
-        One question can name all the calls that share a reason.
+        A single question can name all calls that share a reason.
         """
         ...
 
@@ -178,8 +177,8 @@ class Computation(Protocol):
         """Compute the literals.
 
         Args:
-            values: the existing values of the references that the call reads, keyed by the
-                references as strings.
+            values: the existing values of the references that the call reads, keyed by reference
+                (as a string).
             only_reads: whether the call changes nothing.
         """
         ...
@@ -191,8 +190,8 @@ class Computations:
 
     Attributes:
         calls: the computation of each call, keyed by the call's place.
-        output: the computation of the output, or None if the output has no computed literal.
-        problems: a sentence for each part that is malformed.
+        output: the computation of the output, or None if the output has no computed literals.
+        problems: a sentence for each malformed part.
     """
 
     calls: Mapping[int, Computation] = field(default_factory=dict[int, Computation])
@@ -201,7 +200,9 @@ class Computations:
 
 
 def put_in(document: JSON, values: Mapping[Path, JSON]) -> JSON:
-    """Return a document with other values at some paths. Paths that do not exist are ignored."""
+    """Return a document with different values at some paths. Paths that do not exist are
+    ignored.
+    """
     if not values:
         return document
     if () in values:

@@ -2,8 +2,8 @@
 `Computation`.
 
 A read-only call runs with the value that the cheapest explanation yields, and the run reports the
-assumption. Before a call that might change something, the run asks a person, whatever the approval
-policy allows.
+assumption. Before a call that might change something, the run asks a person, regardless of the
+approval policy.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class PlanFacts:
     Attributes:
         seen: profiles of the values that earlier runs read, keyed by reference; see
             `context/seen.py`.
-        companions: for each literal's place, the other literals whose values come from the same
-            object. The caller can pass their values as parameters.
+        companions: for each literal's location, the other literals whose values come from the same
+            object, and can be passed as parameters by the caller.
         strict: whether a person is asked before any undetermined value is used.
     """
 
@@ -59,7 +59,8 @@ class CallFacts:
 
     Attributes:
         place: the place of the call.
-        watched: references that the call does not read although its author had seen their values.
+        watched: the references that the call does not read although its author had seen their
+            values.
         may_decide: whether the call might have been made because of a result that the call does not
             read.
         is_idle: whether nothing reads the call's result.
@@ -77,8 +78,8 @@ class CopiedLiterals:
     Args:
         literals: the literals with their explanations.
         facts: what the plan records about its values in addition to their explanations.
-        depth: the number of leading keys in a place that identify the call or the output. The
-            remaining keys lead to the literal within it.
+        depth: the number of leading keys in a location that identify the call or the output. The
+            remaining keys lead to the literal in it.
     """
 
     def __init__(self, literals: Sequence[Explained], facts: PlanFacts, depth: int) -> None:
@@ -145,8 +146,8 @@ class CopiedLiterals:
         return settle(literal, read)
 
     def note_of(self, literal: Explained, reason: str) -> JSONObject:
-        """Return the note that says why a literal is not determined. The reason in a note does not,
-        on its own, make the value doubtful.
+        """Return a note on why a literal is not determined. This reason alone does not make the
+        value doubtful.
         """
         note: JSONObject = {"at": ".".join(literal.at), "what": reason}
         if NOTED.get(reason, True):
@@ -154,9 +155,9 @@ class CopiedLiterals:
         return note
 
     def _passed_companion(self, literal: Explained, read: Read) -> str | None:
-        """Return the reference to another passed value of the literal's object, or None.
+        """Return the reference to another value from the literal's object that the caller passed.
 
-        Return None also if the caller passed the literal's own value.
+        Return None if there is none, or if the caller passed the literal's own value.
         """
         if was_passed(literal, read):
             return None
@@ -202,15 +203,15 @@ class CopiedLiterals:
 class CopiedInOutput(CopiedLiterals):
     """The copied literals in an output.
 
-    Only the values from which the literals are computed are compared with what runs have read.
-    Everything else in an output is a reference that someone wrote.
+    Only the values from which the literals are computed are compared with what runs have read,
+    because everything else in an output is a reference that someone wrote.
     """
 
     def __init__(self, literals: Sequence[Explained], facts: PlanFacts) -> None:
         super().__init__(literals, facts, 1)
 
     def compute(self, values: Mapping[str, JSON], *, only_reads: bool) -> Computed:
-        """See `Computation.compute`. An output changes nothing, so `only_reads` has no effect."""
+        """See `Computation.compute`. An output changes nothing, so `only_reads` is ignored."""
         read = reading(values)
         computed = self.settle_all(read)
         computed.doubts.notes += self.novelties(read, references_of(self._literals))
@@ -252,9 +253,9 @@ class CopiedInCall(CopiedLiterals):
         return computed
 
     def _recorded_words(self, read: Read, assumed: Iterable[JSONObject]) -> list[JSONObject]:
-        """Return notes on a mind's words around a copied value, if only one run shows them.
+        """Return notes about a mind's words around a copied value, if only one run shows them.
 
-        The words might depend on that run's data even if the copied value is the same again.
+        The words might depend on that run's data, even if the copied value is the same again.
         """
         named = {str(entry["at"]) for entry in assumed}
         notes: list[JSONObject] = []
@@ -271,7 +272,8 @@ class CopiedInCall(CopiedLiterals):
         return notes
 
     def _doubt_watched(self, novelties: Iterable[JSONObject], doubts: Doubts) -> None:
-        """Record everything new about the values that the call does not read as assumptions.
+        """Record everything that is new about the values that the call does not read as
+        assumptions.
 
         The call's author had seen these values, and could only have used them for a decision.
         """
@@ -287,7 +289,7 @@ def reading(values: Mapping[str, JSON]) -> Read:
 
 
 def was_passed(literal: Explained, read: Read) -> bool:
-    """Return whether the caller passed the optional parameter that supplies a literal."""
+    """Return whether the caller passed the optional parameter that provides a literal."""
     return literal.given is not None and not isinstance(read(literal.given), Missing)
 
 

@@ -1,5 +1,5 @@
 """Earlier plans: folds journals whose plans were proposed under version 0 or 1 of the rules for
-calls. Only such journals need this file.
+calls. Only such journals need this module.
 
 The plans in these journals differ in four ways:
 
@@ -39,8 +39,8 @@ parameter.
 
 
 class _UnderEarlierRules(CopiedLiterals):
-    """Literals that get the value of the first explanation that has a value. Every note about them
-    is a reason to ask.
+    """Literals that take the value of the first explanation that has one. Every note about them is
+    a reason to ask.
     """
 
     def settle_literal(self, literal: Explained, read: Read) -> Settled:
@@ -60,7 +60,7 @@ class EarlierInOutput(_UnderEarlierRules, CopiedInOutput):
 
 
 class EarlierInCall(_UnderEarlierRules, CopiedInCall):
-    """The copied literals in a call, and the tests that say whether the call is made.
+    """The copied literals in a call, and the tests that decide whether the call is made.
 
     Args:
         literals, facts, call: see `CopiedInCall`.
@@ -83,7 +83,7 @@ class EarlierInCall(_UnderEarlierRules, CopiedInCall):
     def needs(self) -> Collection[str]:
         """The references that the tests read.
 
-        If one of them names the result of a failed call, the tests do not decide anything.
+        If one of them refers to the result of a failed call, the tests decide nothing.
         """
         return () if self._test is None else self._test.references
 

@@ -6,31 +6,35 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class MessageError(IdeabridgeError):
-    """A message in a context is malformed.
+    """Raised when a message in a context is malformed.
 
     The error says where, what was found and what was expected.
     """
 
 
 class HandlerError(IdeabridgeError):
-    """A message handler failed, or produced a Request that cannot be made. The run is interrupted,
-    and continues once its handlers work.
+    """Raised when a message handler fails, or produces an impossible Request. The run is
+    interrupted, and continues once its handlers work.
     """
 
 
 class ReferenceSyntaxError(IdeabridgeError):
-    """A reference (a string that starts with one dagger) or an output path is malformed."""
+    """Raised when a reference (a string that starts with one dagger) or an output path is
+    malformed.
+    """
 
 
 class StateWriteError(IdeabridgeError):
-    """A result cannot be written to its output path, for example because the path leads through a
-    scalar or past the end of an array.
+    """Raised when a result cannot be written to its output path, for example because the path leads
+    through a scalar or past the end of an array.
     """
 
 
 class ClosedStateError(StateWriteError):
-    """The state's schema does not allow the path or the value of a write."""
+    """Raised when the schema of the state does not allow the path or the value of a write."""
 
 
 class ExplanationError(IdeabridgeError):
-    """An explanation of a value is malformed. The error says where, and what was expected."""
+    """Raised when an explanation of a value is malformed. The error says where, and what was
+    expected.
+    """

@@ -104,7 +104,7 @@ def same(left: JSON, right: JSON) -> bool:
 
 
 class Explanation:
-    """One possible origin of a value. Each subclass is a kind of explanation."""
+    """A possible origin of a value. Each subclass is a kind of explanation."""
 
     @property
     def cost(self) -> int:
@@ -128,15 +128,15 @@ class Explanation:
 
     @property
     def family(self) -> str:
-        """The kind of this explanation, regardless of what the explanation reads.
+        """The kind of this explanation, regardless of what it reads.
 
-        If an explanation has no value, only an explanation of the same family can replace it.
+        If an explanation has no value, only one of the same family can replace it.
         """
         return type(self).__name__
 
     @property
     def origin(self) -> str | None:
-        """The reference from which the value comes, or None if the value has a different origin.
+        """The reference from which the value comes, or None if the value has another origin.
 
         The value can be converted, or surrounded by constant strings.
         """
@@ -145,8 +145,8 @@ class Explanation:
 
     @property
     def holder(self) -> str | None:
-        """A string that identifies the object, within a result, that the value is a member of.
-        Members of the same object belong together.
+        """A string that identifies the object in a result that the value is a member of. Members of
+        the same object belong together.
         """
         path = operand_path(self.origin) if self.origin is not None else ()
         if path[:1] == ("results",) and len(path) > 2:
@@ -154,7 +154,7 @@ class Explanation:
         return None
 
     def value(self, read: Read) -> JSON | Missing:
-        """Return the value for the data that `read` returns, or MISSING if there is no value."""
+        """Return the value for the data that `read` returns, or MISSING if there is none."""
         raise NotImplementedError
 
     def gives(self, value: JSON, read: Read) -> bool:
@@ -163,8 +163,8 @@ class Explanation:
         return not isinstance(own, Missing) and same(own, value)
 
     def positions(self, read: Read) -> bool:
-        """Return whether the explanation selects one of several items by its position, either in a
-        list or among the items that meet a condition.
+        """Return whether the explanation selects one of several items by position, either in a list
+        or among the items that match a condition.
         """
         return any(part.positions(read) for part in self.made_of)
 
@@ -200,7 +200,7 @@ class Constant(Explanation):
 
 @dataclass(frozen=True)
 class PathTo(Explanation):
-    """The value that one reference with one operand reads.
+    """The value read through a single reference with one operand.
 
     Attributes:
         reference: the reference as a string.
@@ -210,7 +210,7 @@ class PathTo(Explanation):
 
     @cached_property
     def path(self) -> Path:
-        """The full path. Its first key is the kind of the reference."""
+        """The full path, beginning with the kind of the reference."""
         return operand_path(self.reference)
 
     @cached_property
@@ -244,7 +244,7 @@ class PathTo(Explanation):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The reference, plus a reference to each list that a position in the path selects from."""
+        """The reference, and a reference to each list from which a position in the path selects."""
         return self._references
 
     @property
@@ -262,7 +262,7 @@ class PathTo(Explanation):
         return read(self.reference)
 
     def positions(self, read: Read) -> bool:
-        """Return whether a key in the path is a position in a list that has more than one item."""
+        """Return whether a key in the path is a position in a list with more than one item."""
         return any(len(items_of(read(holder)) or ()) > 1 for holder in self._references[1:])
 
     def to_json(self) -> JSON:
@@ -300,7 +300,7 @@ class ItemOf(Explanation):
 
     @property
     def family(self) -> str:
-        """The kind of this explanation. Selecting an item by a constant and selecting an item by an
+        """The kind of this explanation. Selecting an item by a constant and selecting one by an
         explained value are different kinds.
         """
         return f"ItemOf {self.where[1].family}"
@@ -328,9 +328,9 @@ class ItemOf(Explanation):
         return read_path(chosen, self.take)
 
     def positions(self, read: Read) -> bool:
-        """Return whether the selection depends on a position: either several items with different
-        members meet the condition, so that only their order decides, or the condition compares with
-        a value that is itself selected by position.
+        """Return whether the selection depends on a position. This is so if several items with
+        different members match the condition, so that only their order decides, or if the value to
+        compare with is itself selected by position.
         """
         if self.where[1].positions(read):
             return True
@@ -339,7 +339,7 @@ class ItemOf(Explanation):
         return any(not same(value, values[0]) for value in values[1:])
 
     def _selected(self, read: Read) -> Iterable[JSON]:
-        """Yield the items that meet the condition, in order."""
+        """Yield the items that match the condition, in order."""
         items = items_of(read(self.source))
         selecting = self.where[1].value(read)
         if items is None or len(items) > MOST_ITEMS or isinstance(selecting, Missing):
@@ -378,7 +378,7 @@ class Converted(Explanation):
 
     @property
     def family(self) -> str:
-        """A string that combines the family of the inner explanation with the conversion step."""
+        """The family of the inner explanation, combined with the conversion step."""
         return f"{self.inner.family} {self.step}"
 
     @property
@@ -400,13 +400,13 @@ class Converted(Explanation):
 
 @dataclass(frozen=True)
 class Joined(Explanation):
-    """One value surrounded by constant strings. A number is converted to a string."""
+    """A value surrounded by constant strings. A number is converted to a string."""
 
     parts: tuple[Explanation, ...]
 
     @property
     def cost(self) -> int:
-        """The cost of the part that is not constant, plus the cost of joining."""
+        """The cost of the non-constant part, plus the cost of joining."""
         costs = [part.cost for part in self.parts if not isinstance(part, Constant)]
         return min(costs, default=COSTS["constant"]) + COSTS["join"]
 
@@ -417,9 +417,7 @@ class Joined(Explanation):
 
     @property
     def words(self) -> str:
-        """The constant parts that contain a word, as readable text, or an empty string if no part
-        does.
-        """
+        """The constant parts that contain words, as readable text, or "" if there are none."""
         texts = [part.constant for part in self.parts if isinstance(part, Constant)]
         return " and ".join(
             show(text) for text in texts if isinstance(text, str) and _WORD.search(text)
@@ -480,10 +478,10 @@ def operand_path(reference: str) -> Path:
 
 
 def read_explanation(raw: JSON, *, where: str = "explanation") -> Explanation:
-    """Read the JSON form of an explanation. The docstring of this file lists the forms.
+    """Read the JSON form of an explanation. For the forms, see the docstring of this module.
 
     Raises:
-        ExplanationError: the form is wrong; the message names the place and what was expected.
+        ExplanationError: the form is wrong; the message says where, and what was expected.
     """
     return _read(raw, where, 0)
 
@@ -551,8 +549,8 @@ def _condition(raw: JSON, where: str, depth: int) -> tuple[str, Explanation]:
 
 @dataclass(frozen=True, slots=True)
 class StoredLiteral:
-    """An explained literal as a published plan stores it. `read_explained` checks it and reads its
-    explanations; see `Explained` for the members.
+    """An explained literal as stored in a published plan. `read_explained` checks it and reads its
+    explanations; for the members, see `Explained`.
     """
 
     at: Path = ()
@@ -570,18 +568,18 @@ class StoredLiteral:
 
 @dataclass(frozen=True)
 class Explained:
-    """A literal of a plan, with every explanation that fits the evidence.
+    """A literal in a plan, with every explanation that fits the evidence.
 
     Attributes:
-        at: the literal's place: ("calls", place, key...) or ("output", key...).
+        at: the location of the literal: ("calls", place, key...) or ("output", key...).
         by: the explanations, cheapest first. There is at least one.
         runs: the number of runs with different data that agree with all explanations.
-        cut: whether the search reached a limit, so an explanation might be missing.
+        cut: whether the search reached a limit, so that an explanation might be missing.
         why: a further reason why the value is never determined, such as `recorded text`.
-        given: the reference to an optional parameter. If the caller passes the parameter, the
-            literal gets the value of the parameter, and nothing is assumed.
+        given: the reference to an optional parameter. If the caller passes this parameter, the
+            literal takes its value, and nothing is assumed.
         among: if the value comes from a tool's result, references to the same part of the tool's
-            other results. These references are not stored, but added when a plan is read.
+            other results. These references are not stored, but are added when a plan is read.
     """
 
     at: Path
@@ -630,16 +628,16 @@ class Explained:
 def read_explained(
     raw: JSON, *, where: str = "explained", reader: Callable[[JSON, str], Explanation] | None = None
 ) -> Explained:
-    """Read the form that `Explained.to_json` returns.
+    """Read the form returned by `Explained.to_json`.
 
     Args:
         raw: the form.
-        where: what to call the form in messages.
-        reader: reads an explanation, given its form and its name in messages. None means
+        where: the name of the form in messages.
+        reader: reads an explanation, given its form and its name in messages. The default is
             `read_explanation`.
 
     Raises:
-        ExplanationError: the form is wrong; the message names the place and what was expected.
+        ExplanationError: the form is wrong; the message says where, and what was expected.
     """
     if not isinstance(raw, dict):
         raise ExplanationError(f"{where}: expected an object with at and by, found {show(raw)}")
@@ -722,12 +720,12 @@ class Settled:
 
     Attributes:
         value: the value, or MISSING if no explanation has a value.
-        assumed: why the value might be wrong, or None if it cannot be wrong: `{"at", "taken",
-            "from", "instead": [{"value"?, "from"}], "why"}`. `instead` lists at most three other
-            values. An entry without a value stands for an explanation that yields no value. A long
-            value is truncated and marked by `"shortened": true` next to it.
-        note: why the value is not determined, if the reason alone does not make the value doubtful;
-            see `NOTED`.
+        assumed: why the value might be wrong, or None if it cannot be: `{"at", "taken", "from",
+            "instead": [{"value"?, "from"}], "why"}`. `instead` lists up to three other values. An
+            entry without a value stands for an explanation that yields no value. A long value is
+            truncated and marked by `"shortened": true` next to it.
+        note: why the value is not determined, if this reason alone does not make it doubtful; see
+            `NOTED`.
     """
 
     value: JSON | Missing
@@ -736,10 +734,10 @@ class Settled:
 
 
 def settle(explained: Explained, read: Read) -> Settled:
-    """Evaluate all explanations of a literal, and use the cheapest explanation.
+    """Evaluate all explanations of a literal, and use the cheapest.
 
-    If the cheapest explanation has no value, the next explanation of the same kind that has a value
-    is used. The value is determined if all explanations agree on it. A value that is selected by
+    If the cheapest explanation has no value, the next one of the same kind that has a value is
+    used. The value is determined if all explanations agree on it. A value that is selected by
     position, in a list or among several calls to one tool, is determined only if three runs agree
     on it.
     """
@@ -789,8 +787,8 @@ _MOST_OTHERS: Final = 3
 def _other_values(
     values: Iterable[tuple[Explanation, JSON]], value: JSON
 ) -> list[tuple[Explanation, JSON]]:
-    """Return each value that differs from the value in use, together with the first explanation
-    that yields it.
+    """Return each value that differs from the one in use, with the first explanation that yields
+    it.
     """
     alternatives: list[tuple[Explanation, JSON]] = []
     for explanation, candidate in values:
@@ -823,7 +821,7 @@ def assumption(
 
 
 def _doubt(explained: Explained) -> str | None:
-    """Return why a literal is undetermined for all data, or None if this depends on the data."""
+    """Return why a literal is undetermined for all data, or None if that depends on the data."""
     if explained.why is None or explained.why in NOTED:
         return None
     if explained.why == COPIED_PART and explained.runs >= RUNS_FOR_POSITION:
@@ -854,7 +852,7 @@ def _choice(explained: Explained, chosen: Explanation, read: Read, *, differ: bo
 
 def _has_siblings(chosen: Explanation, read: Read) -> bool:
     """Return whether an object on the path to a value has other members with the same remaining
-    path, as if the object were a list.
+    path, as if it were a list.
     """
     if chosen.origin is None:
         return False
@@ -874,7 +872,7 @@ def _has_siblings(chosen: Explanation, read: Read) -> bool:
 
 
 def _above(reference: str) -> list[str]:
-    """Return a reference to each value that contains the value of `reference`. The first is the
+    """Return a reference to each value that contains the value of `reference`, beginning with the
     input, the result or the state itself.
     """
     path = operand_path(reference)
@@ -904,14 +902,14 @@ EXPLAINED: Final = "†explained"
 
 
 def as_it_runs(plan: JSONObject) -> JSONObject:
-    """Return a published plan in a form that people can read. Each explained literal is replaced by
-    a description of what the call sends.
+    """Return a published plan in readable form, with each explained literal replaced by a
+    description of what the call sends.
 
     The description is `{"†explained": [EXPLANATION...], "recorded": LITERAL, ...}`: the call sends
     the value of the first explanation that has one, not the literal. The other members, such as
     `runs`, are copied from the explained literal. No value is shortened. A key in the plan that
-    begins with a dagger gets a second dagger. Entries stay in `explained` if they are malformed or
-    explain a literal that the plan does not have.
+    begins with a dagger gets a second dagger. Entries that are malformed, or explain a literal that
+    the plan does not have, stay in `explained`.
     """
     readable: JSONObject = {key: value for key, value in plan.items() if key != "explained"}
     for key in ("calls", "output"):
@@ -929,14 +927,16 @@ def as_it_runs(plan: JSONObject) -> JSONObject:
 
 
 def _copied(value: JSON) -> JSON:
-    """Return a copy in which no key can be mistaken for a key from `as_it_runs`."""
+    """Return a copy in which no key can be mistaken for one added by `as_it_runs`."""
     if isinstance(value, dict):
         value = {f"†{key}" if key.startswith("†") else key: member for key, member in value.items()}
     return map_parts(value, _copied)
 
 
 def _put(plan: JSONObject, explained: JSONObject) -> bool:
-    """Put an explained literal in its place. Return whether the plan has that place."""
+    """Put an explained literal in its place in the plan. Return whether the plan has such a
+    place.
+    """
     keys = read_as(StoredLiteral, explained).at
     is_in_plan = keys[:1] in (("calls",), ("output",)) and [*keys] == explained["at"]
     if not is_in_plan or not explained.keys() <= {*_MEMBERS}:

@@ -17,9 +17,8 @@ class Failure:
 
     Attributes:
         message: what failed, and what was expected.
-        kind: the kind of failure, such as `denied`, or "" if the failure has no particular kind.
-        sent: the content that the tool sent although the call failed, or None if the tool did not
-            send any.
+        kind: the kind of failure, such as `denied`, or "" if it has no particular kind.
+        sent: the content that the tool sent although the call failed, or None if it sent none.
     """
 
     message: str
@@ -32,14 +31,14 @@ CallFailure: TypeAlias = Literal["failed", "denied", "cancelled"]
 
 
 def failure_of(kind: str) -> CallFailure:
-    """Return why a call has no result, according to the kind of its error."""
+    """Return why a call has no result, based on the kind of its error."""
     if kind == "denied":
         return "denied"
     return "cancelled" if kind == "cancelled" else "failed"
 
 
 def graver(one: CallFailure | None, other: CallFailure | None) -> CallFailure | None:
-    """Return the more serious of two outcomes of executions of one call. None means that the
+    """Return the more serious of the outcomes of two executions of a call. None means that the
     execution has a result.
     """
     return next((failure for failure in get_args(CallFailure) if failure in (one, other)), None)
@@ -58,7 +57,7 @@ result, and in the output.
 
 
 def caused_by_denials(errors: Sequence[JSONObject]) -> int:
-    """Return how many of a Solution's errors were caused by denied calls.
+    """Return how many of a Solution's errors are due to denied calls.
 
     If an error has another cause, only the denied calls count.
     """
@@ -70,14 +69,14 @@ def caused_by_denials(errors: Sequence[JSONObject]) -> int:
 
 
 def not_run(errors: Sequence[JSONObject]) -> int:
-    """Return the number of a Solution's calls that never started because a call that they read has
-    no result.
+    """Return how many of a Solution's calls never started because a call that they read has no
+    result.
     """
     return sum(read_failure(error.get("error")).kind == NOT_RUN for error in errors)
 
 
 def read_failure(error: JSON) -> Failure:
-    """Read a call's error. If the error has a different form, the whole error becomes the
+    """Read the error of a call. If the error has an unknown form, the whole error becomes the
     message.
     """
     failure = read_whole(Failure, error)
@@ -86,10 +85,10 @@ def read_failure(error: JSON) -> Failure:
 
 @dataclass(frozen=True, slots=True)
 class ErrorEntry:
-    """One of a Solution's errors, as in `Feedback.errors`.
+    """An error of a Solution, as in `Feedback.errors`.
 
     Attributes:
-        call: the call as it was written, or None if the error belongs to no call.
+        call: the call as it was written, or None if the error does not belong to a call.
         place: the place of the call in the run.
         in_solution: the call's place in the Solution, if it differs from `place`.
         error: see `read_failure`.

@@ -22,12 +22,12 @@ _ANSWER_BYTES: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """One question from a server, as a form. The message and the schema come from the server and
-    are not trusted.
+    """A server's question, as a form. The message and the schema come from the server and are not
+    trusted.
 
     Attributes:
         module: the name of the server.
-        message: the wording of the question.
+        message: the text of the question.
         schema: the JSON Schema of the form, an object of plain values.
     """
 
@@ -38,7 +38,7 @@ class Inquiry:
 
 @dataclass(frozen=True, slots=True)
 class FormAnswer:
-    """The answer to the server. `content` satisfies the form's schema, and is set only with
+    """The answer to the server. `content` satisfies the schema of the form, and is set only with
     `accept`.
     """
 
@@ -47,13 +47,13 @@ class FormAnswer:
 
 
 class AnswerError(IdeabridgeError):
-    """An answer is withheld from the server because it does not fit the question or contains a
-    secret.
+    """Raised when an answer is withheld from the server, because it does not fit the question or
+    contains a secret.
     """
 
 
 def read_answer(module: str, schema: JSONObject, value: object) -> JSONObject:
-    """Return what a person entered in a server's form, if it fits the form.
+    """Return a person's input for a server's form, if it fits the form.
 
     Raises:
         AnswerError: the answer does not fit.

@@ -1,4 +1,4 @@
-"""Items: the lists that explanations search for a value.
+"""Items: the lists in which explanations look for a value.
 
 A field is a key, or several keys joined with dots; "" is the item itself.
 """
@@ -14,8 +14,8 @@ from ideabridge.tools.encoding import JSON
 
 
 def items_of(value: JSON | Missing) -> list[JSON] | None:
-    """Return the value if it is a list. If it is a string that holds a list as JSON, return that
-    list. Return None for anything else.
+    """Return the value if it is a list, or the list if it is a string that contains one as JSON, or
+    None otherwise.
     """
     items = opened(value)
     return items if isinstance(items, list) else None
@@ -27,7 +27,7 @@ def keys_of(field: str) -> Path:
 
 
 def column_of(items: list[JSON], name: str | Path) -> Sequence[JSON | Missing]:
-    """Return one member of every item, or MISSING for an item without this member.
+    """Return one member of each item, or MISSING for items without this member.
 
     `name` is the field that names the member, or the keys of that field.
     """

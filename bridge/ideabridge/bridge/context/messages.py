@@ -1,15 +1,15 @@
-"""Messages: the entries of a Context, and the handlers that add them to a Request.
+"""Messages: the entries of a context, and the handlers that add them to a Request.
 
 A message is `{"role", "content"}`, where the content is text or a typed object. The shorthand
 `{"type": K, ...}` means the same, with the type's default role. `{"type": K, "data": value}` means
 the same as `{"type": K, K: value}`, and, if K is not a built-in type, as `{"type": "data", "kind":
-K, "data": value}`. An error can be written as `{"type": "error", "call",
-"error"}`. `read_message` turns every form into a `Message`.
+K, "data": value}`. An error can be written as `{"type": "error", "call", "error"}`. `read_message`
+turns every form into a `Message`.
 
 Before a Request is sent, the `Handler` for each message can change the messages (a typed message
 becomes text), the model settings, and the schema: the properties before `calls`, the tools and the
-output schema. A change applies only to this Request. For the next Request, every message is handled
-again. Users can register handlers for their own types, or replace the built-in handlers.
+output schema. Changes apply only to this Request; for the next one, every message is handled again.
+Users can register handlers for their own types, or replace the built-in handlers.
 """
 
 from __future__ import annotations
@@ -85,17 +85,17 @@ _OF_ERROR: Final = ("call", "place", "in_solution", "error")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry in a Context.
+    """An entry in a context.
 
     Attributes:
         role: `system`, `user` or `assistant`.
-        type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`, or `call`: a
-            call from an earlier Solution, for later Requests.
+        type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`, or `call` (a
+            call from an earlier Solution, for later Requests).
         value: the text of a text message, or the typed value of any other message.
         kind: the kind of a `data` message, which can be the name of a registered type. For other
             messages, the same as `type`.
         instance: `_instance`, or "".
-        schema, description: the members of the same names.
+        schema, description: the members with the same names.
     """
 
     role: str
@@ -108,14 +108,14 @@ class Message:
 
     @property
     def members(self) -> JSONObject:
-        """The members of the message's value, empty if the value is not an object.
+        """The members of the message's value. Empty if the value is not an object.
 
         The value of an input or a state is always an object.
         """
         return object_or_empty(self.value)
 
     def to_json(self) -> JSONObject:
-        """Return the message in its shorthand, as ideas store it."""
+        """Return the message in its shorthand form, as stored in ideas."""
         if self.type == "text":
             result: JSONObject = {"role": self.role, "content": self.value}
             if self.instance:
@@ -247,8 +247,8 @@ def read_context(raw: Iterable[JSON]) -> list[Message]:
 
 
 def with_instances(raw: Sequence[JSON]) -> list[JSON]:
-    """If there are several states, give each state without `_instance` an instance: the first
-    unused names among ①, ②, ...
+    """If there are several states, give each state without `_instance` one of the first unused
+    names among ①, ②, ...
 
     Raises:
         MessageError: as for `read_context`.
@@ -273,7 +273,7 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
 def title_of(raw: Sequence[JSON]) -> str:
     """Return a one-line title for a context without a task.
 
-    The title is the user's last text. Without a text, it is the kinds of the messages.
+    The title is the user's last text or, if there is none, the kinds of the messages.
 
     Raises:
         MessageError: as for `read_context`.
@@ -290,8 +290,8 @@ def title_of(raw: Sequence[JSON]) -> str:
 
 
 def _circled(number: int) -> str:
-    """Return a number in a circle. Numbers above 50 are written with plain digits, because there
-    are no circled characters for them.
+    """Return a number in a circle. Numbers above 50, which have no circled character, are written
+    as plain digits.
     """
     for first, last, start in ((1, 20, 0x2460), (21, 35, 0x3251), (36, 50, 0x32B1)):
         if first <= number <= last:
@@ -307,9 +307,8 @@ class ContextParts:
     """The messages of a Request, in order.
 
     Attributes:
-        before: the messages in the context. In a run, these are only the messages before the run's
-            calls.
-        calls: the messages about the run's calls. There can be thousands.
+        before: the messages in the context or, in a run, the ones before the run's calls.
+        calls: the messages about the run's calls, of which there can be thousands.
         after: the messages after the calls.
     """
 
@@ -324,8 +323,8 @@ class ContextParts:
         return [*others[: len(before)], *self.calls, *others[len(before) :]]
 
     def added_by_calls(self) -> dict[Place, list[Path]]:
-        """Return the paths in merged data that calls have added. These come from the data messages
-        after the first call.
+        """Return the paths in merged data that were added by calls, that is, by data messages after
+        the first call.
         """
         # A context written by hand can contain calls among its own messages, so begin at the first
         # of them.
@@ -359,18 +358,17 @@ class Draft:
     Attributes:
         messages: the messages in the context.
         texts: the messages that the mind reads, in order: `{"role", "content"}`.
-        properties: properties before `calls` in the schema, such as `thought_process`.
-        model: settings for the model, under the names that its provider uses.
+        properties: the properties before `calls` in the schema, such as `thought_process`.
+        model: the settings for the model, under its provider's names.
         showing: decides which results are shown in full, and how the others appear.
-        reader: the name of the tool that reads shortened values, or None if this tool is not
-            offered.
+        reader: the name of the tool for reading shortened values, or None if it is not offered.
         has_shortened: True once a handler has shortened a value to which its text refers.
         place: the number of the message that is being handled.
         called: the number of the first message after the calls that have already been handled.
         tools: the offered tools. A handler can remove, replace (with `dataclasses.replace`) or add
             tools. A tool without code is latent.
-        output_schema: JSON Schema of the output, or None for text. In a run of a plan, which does
-            not ask a mind, `tools` and `output_schema` have no effect.
+        output_schema: the JSON Schema of the output, or None for text. In a run of a plan, which
+            does not ask a mind, `tools` and `output_schema` have no effect.
     """
 
     messages: list[Message]
@@ -387,12 +385,12 @@ class Draft:
 
     @property
     def is_shortened(self) -> bool:
-        """True if at least one value is not shown to the mind in full."""
+        """True if at least one value is not shown in full to the mind."""
         return self.showing.is_shortened or self.has_shortened
 
     @property
     def how_to_read(self) -> str:
-        """The end of a sentence, saying how to read shortened values."""
+        """The end of a sentence that says how to read shortened values."""
         reads = "" if self.reader is None else f"call {self.reader} to see more of one; "
         return f"{reads}a reference passes the whole value on"
 
@@ -408,7 +406,7 @@ contexts lead to equal Requests.
 
 
 def _json(value: JSON, line: Callable[[JSON], str] = line_of) -> str:
-    """Return a value's JSON with one line for each member or item.
+    """Return the JSON of a value with one line for each member or item.
 
     `line` writes each member or item on one line, because more lines would cost more tokens.
     """
@@ -440,7 +438,7 @@ def handle_text(message: Message, draft: Draft) -> None:
 
 
 def handle_value(message: Message, draft: Draft) -> None:
-    """Show the value of data, an input or a state. Results of calls within the value might be
+    """Show the value of data, an input or a state. Results of calls in the value might be
     shortened.
     """
     if message.type == "data":
@@ -479,8 +477,8 @@ def handle_tool(message: Message, draft: Draft) -> None:
 
 
 def handle_plan(message: Message, draft: Draft) -> None:
-    """Show the calls of a plan, which the mind should follow if they still fit, and say which of
-    them are already done.
+    """Show the calls of a plan, which the mind should follow if they still fit, and which of them
+    are already done.
     """
     plan = message.value
     if message.members:
@@ -513,8 +511,8 @@ def _standing_line(entry: _Standing) -> str:
 
 
 def handle_error(message: Message, draft: Draft) -> None:
-    """Show an error: the error's message, and the call with its place in its Solution and in the
-    run. Large parts are replaced with references.
+    """Show the message of an error, and the call with its place in its Solution and in the run.
+    Large parts are replaced with references.
     """
     shortened = shorten_error(message.value)
     entry = object_or_empty(shortened)
@@ -553,8 +551,8 @@ def handle_error(message: Message, draft: Draft) -> None:
 
 
 def handle_correction(message: Message, draft: Draft) -> None:
-    """Show a person's correction: what was proposed, what ran instead, and who made the change,
-    with the reason. A correction can also say what was left out of a Solution.
+    """Show a person's correction: what was proposed, what ran instead, who made the change, and
+    why. A correction can also say what was omitted from a Solution.
     """
     if "left_out" in message.members:
         left_out = message.members["left_out"]
@@ -578,9 +576,8 @@ line begins with its place.
 def handle_call(message: Message, draft: Draft) -> None:
     """Show a call and all calls that follow it in one message.
 
-    Each call has a line with its place, its tool, its status, the reference to its value and, if no
-    state contains the value, the value itself. Earlier calls whose values are not shown are only
-    counted.
+    Each call has a line with its place, tool, status, the reference to its value and, if no state
+    contains the value, the value itself. Earlier calls whose values are not shown are only counted.
     """
     if draft.place < draft.called:
         return
@@ -605,8 +602,8 @@ def handle_call(message: Message, draft: Draft) -> None:
 
 
 def _values_of_calls(messages: Iterable[Message]) -> list[JSONObject]:
-    """Return the values of `call` messages. In a context that was written by hand, these values can
-    be of any type, so only objects count.
+    """Return the values of `call` messages. In a hand-written context, these values can be of any
+    type, so only objects count.
     """
     return [message.members for message in messages if message.type == "call" and message.members]
 
@@ -683,11 +680,11 @@ class Handlers:
         self._by_kind: dict[str, Handler] = dict(BUILT_IN)
 
     def register(self, kind: str, handler: Handler) -> None:
-        """Let `handler` handle messages `{"type": kind, ...}`. The new handler replaces any earlier
-        handler of this kind.
+        """Register the handler for messages `{"type": kind, ...}`, replacing any earlier one for
+        this kind.
 
         Raises:
-            ArgumentError: the kind is not a string, or the handler cannot be called.
+            ArgumentError: the kind is not a string, or the handler is not callable.
         """
         _check(kind, handler)
         self._by_kind[kind] = handler
@@ -698,13 +695,13 @@ class Handlers:
         return self._by_kind == BUILT_IN
 
     def add_missing(self, handlers: Mapping[str, Handler]) -> None:
-        """Register handlers, but keep any existing handler that is not built in."""
+        """Register handlers, but keep existing handlers that are not built in."""
         for kind, handler in handlers.items():
             if self._by_kind.get(kind) is BUILT_IN.get(kind):
                 self.register(kind, handler)
 
     def replace(self, before: Mapping[str, Handler], now: Mapping[str, Handler]) -> None:
-        """Replace the handlers that tool files defined earlier with the handlers that they define
+        """Replace the handlers that tool files previously defined with those that they define
         now.
         """
         for kind, handler in before.items():
@@ -727,16 +724,15 @@ class Handlers:
         reader: str | None = READ.name,
         measures: Measures | None = None,
     ) -> Draft:
-        """Merge data of the same kind and instance, then run every message through its handler.
+        """Merge data of the same kind and instance, then pass every message to its handler.
 
         Args:
             context: the messages.
             tools: the offered tools.
-            output_schema: JSON Schema of the output, or None for text.
+            output_schema: the JSON Schema of the output, or None for text.
             shown: the limits on how much of the results is shown.
-            reader: the name of the tool that reads shortened values, or None if this tool is not
-                offered.
-            measures: the measurements for the previous Request.
+            reader: the name of the tool for reading shortened values, or None if it is not offered.
+            measures: the measurements from the previous Request.
         """
         messages = context.merged()
         documents = {
@@ -778,12 +774,12 @@ class Handlers:
             ) from error
 
     def render(self, context: Iterable[JSON], schema: JSONObject, shown: Shown) -> list[JSONObject]:
-        """Recreate the messages of a Request from the data that its idea stores.
+        """Recreate the messages of a Request from the data stored in its idea.
 
         The handlers do not see any tools, so users' own handlers must not depend on tools.
 
         Args:
-            context: the messages, as the idea stores them.
+            context: the messages, as stored in the idea.
             schema: the schema of the Solution.
             shown: the limits on how much of the results was shown.
         """
@@ -807,10 +803,9 @@ def _name_of_tool(message: Message) -> str:
 
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:
-    """Merge data, input and state messages of the same kind and instance into the first such
-    message.
+    """Merge data, input and state messages of the same kind and instance into the first one.
 
-    A later definition of a tool replaces an earlier definition.
+    A later definition of a tool replaces an earlier one.
     """
     merged: list[Message] = []
     places: dict[tuple[str, str, str], int] = {}

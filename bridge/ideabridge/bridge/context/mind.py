@@ -20,15 +20,15 @@ TURNS: Final = "turns"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The tokens and cost of one answer, as far as the mind knows them.
+    """The tokens and cost of one answer, as far as known.
 
     Attributes:
         input_tokens: the number of tokens in the Request.
-        output_tokens: the number of tokens in the answer, including the tokens for thinking.
+        output_tokens: the number of tokens in the answer, including thinking tokens.
         cost: the cost in US dollars, or None if the price is unknown.
-        model: the name of the model that answered, as the model's provider writes it.
-        partial: whether the answer might have used more than is recorded here, because the answer
-            was stopped or cut off, or because the provider does not report usage.
+        model: the name of the model that answered, as the provider writes it.
+        partial: whether the answer might have used more than recorded, because it was stopped or
+            cut off, or because the provider does not report usage.
     """
 
     input_tokens: int = 0
@@ -38,7 +38,7 @@ class Usage:
     partial: bool = False
 
     def to_json(self) -> JSONObject:
-        """Return the usage as journals and ideas store it, without unknown members."""
+        """Return the usage as stored in journals and ideas, without unknown members."""
         usage: JSONObject = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
         if self.cost is not None:
             usage["cost"] = self.cost
@@ -55,13 +55,13 @@ class Usage:
 def bounded_name(name: str) -> str:
     """Return the name of a model for storage.
 
-    The name comes from outside, so at most 200 printable characters are kept.
+    The name comes from outside, so only the first 200 printable characters are kept.
     """
     return "".join(letter for letter in name if letter.isprintable())[:_LONGEST_NAME]
 
 
 def total(first: Usage, second: Usage) -> Usage:
-    """Return the sum of two usages. An unknown cost counts as 0 unless both are unknown."""
+    """Return the sum of two usages. An unknown cost counts as 0, unless both are unknown."""
     costs = [usage.cost for usage in (first, second) if usage.cost is not None]
     return Usage(
         first.input_tokens + second.input_tokens,
@@ -73,8 +73,8 @@ def total(first: Usage, second: Usage) -> Usage:
 
 
 class MindError(IdeabridgeError):
-    """A mind cannot answer at all. The run ends as failed, with the error's message as the
-    reason.
+    """Raised when a mind cannot answer at all. The run ends as failed, with the error's message as
+    the reason.
     """
 
 
@@ -82,8 +82,8 @@ class MindError(IdeabridgeError):
 class Counting(Protocol):
     """An answer that can report its usage at any time.
 
-    A mind's `answer` can return an object of this kind. The runner reads the usage when it stops an
-    answer because the rest is unusable or the run was cancelled.
+    A mind's `answer` can return such an object. The runner reads the usage when it stops an answer
+    because the rest is unusable or the run was cancelled.
     """
 
     def so_far(self) -> Usage | None:
@@ -93,9 +93,9 @@ class Counting(Protocol):
 
 @runtime_checkable
 class Closing(Protocol):
-    """An answer, such as an async generator, that holds something open, such as a connection.
+    """An answer that holds a resource open, such as a connection. An example is an async generator.
 
-    The runner closes it when the answer has ended or is stopped.
+    The runner closes the answer when it has ended or is stopped.
     """
 
     async def aclose(self) -> None:
@@ -105,7 +105,7 @@ class Closing(Protocol):
 
 @runtime_checkable
 class Titled(Protocol):
-    """A mind with a human-readable title. The `name` of a mind only states its kind."""
+    """A mind with a title for people. The `name` of a mind only states its kind."""
 
     @property
     def title(self) -> str:
@@ -115,24 +115,24 @@ class Titled(Protocol):
 
 @runtime_checkable
 class Limited(Protocol):
-    """A mind that limits how much of the calls' results Requests show to it."""
+    """A mind that limits how much of the calls' results Requests show."""
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """The limits (`value` and `request` of `Shown`) that the mind specifies, in bytes. A run
-        can override them.
+        """The limits (`value` and `request` of `Shown`) that the mind specifies, in bytes. Runs can
+        override them.
         """
         ...
 
 
 class Mind(Protocol):
-    """Answers Requests on its own, in pieces. A host's model, which answers turn by turn, is not a
+    """Answers Requests by itself, in pieces. A host's model, which answers turn by turn, is not a
     `Mind`.
 
     The pieces are the text of one Solution as the mind writes it. A call starts as soon as its
-    object is complete, so calls start earlier if the mind streams its answer than if it returns the
-    whole answer in one piece. A program starts when the answer is complete. An exception ends the
-    answer early: the calls proposed so far remain, and the next Request reports the exception. A
+    object is complete, so calls start earlier if the mind streams its answer instead of returning
+    it in one piece. A program starts when the answer is complete. An exception ends the answer
+    early: the calls proposed so far remain, and the next Request reports the exception. A
     `MindError` ends the run.
     """
 
@@ -142,9 +142,9 @@ class Mind(Protocol):
         ...
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
-        """Return the Solution for a Request, in pieces of any size, and the usage once it is known.
+        """Yield the Solution to a Request in pieces of any size, and the usage once it is known.
 
-        The model reads the Request's `texts` and `schema`. The Request's `model` contains the
-        settings that handlers chose.
+        The model reads `texts` and `schema` of the Request. `model` contains the settings that
+        handlers chose.
         """
         ...

@@ -1,7 +1,7 @@
 """Payloads: finds and replaces the base64 of images, sounds and files, and the text of resources,
-in content blocks within values.
+in content blocks inside values.
 
-Base64 is useless to people and minds who read a value as text.
+Base64 is useless to people and minds reading a value as text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ideabridge.tools.json_parts import map_parts
 
 
 def payload_of(block: JSONObject) -> str:
-    """Return the base64 or the text in a block, or "" for a link."""
+    """Return the base64 or text in a block, or "" for a link."""
     holder = _holder(block)
     for key in ("data", "blob", "text"):
         payload = holder.get(key)
@@ -21,8 +21,8 @@ def payload_of(block: JSONObject) -> str:
 
 
 def with_payload(block: JSONObject, payload: str) -> JSONObject:
-    """Return a copy of a block without nulls and with `payload` in place of the block's base64 or
-    text. A link has neither base64 nor text.
+    """Return a copy of a block without nulls and with its base64 or text replaced by `payload`.
+    Links have neither.
     """
     copied: JSONObject = {key: member for key, member in block.items() if member is not None}
     resource = block.get("resource")
@@ -33,7 +33,7 @@ def with_payload(block: JSONObject, payload: str) -> JSONObject:
 
 
 def write_payload(block: JSONObject, payload: str) -> None:
-    """Replace the base64 or the text of a block with `payload`."""
+    """Replace the base64 or text of a block with `payload`."""
     holder = _holder(block)
     for key in ("data", "blob", "text"):
         if key in holder:
@@ -45,9 +45,9 @@ def _holder(block: JSONObject) -> JSONObject:
 
 
 def without_payloads(value: JSON) -> JSON:
-    """Return a value to be read as text.
+    """Return a value for reading as text.
 
-    In each image, sound and file, the length replaces the base64.
+    In each image, sound and file, the base64 is replaced by its length.
     """
     if isinstance(value, dict):
         plain = without_payload(value)
@@ -57,10 +57,10 @@ def without_payloads(value: JSON) -> JSON:
 
 
 def without_payload(value: JSONObject) -> JSONObject:
-    """Return an object to be read as text.
+    """Return an object for reading as text.
 
-    In an image, a sound or a file, the length replaces the base64. Any other object is returned
-    unchanged.
+    In an image, a sound or a file, the base64 is replaced by its length. Any other object is
+    returned unchanged.
     """
     resource = value.get("resource")
     is_media = value.get("type") in ("image", "audio") and isinstance(value.get("data"), str)

@@ -1,10 +1,10 @@
-"""Plan literals: finds which literals in a published plan are computed when the plan runs.
+"""Plan literals: finds the literals in a published plan that are computed when the plan runs.
 
-A plan made from a run can contain literals that the run copied (`context/explanations.py`). Such a
-plan is proposed with `{"values": [Explained...], "seen": {REFERENCE: profile}, "watch": {PLACE:
+A plan created from a run can contain literals that the run copied (`context/explanations.py`). Such
+a plan is proposed with `{"values": [Explained...], "seen": {REFERENCE: profile}, "watch": {PLACE:
 [REFERENCE...]}, "decisions": [place...], "strict": bool}`:
 
-- `values`: before a call is proposed, each of its literals gets the value that its explanations
+- `values`: before a call is proposed, each of its literals takes the value that its explanations
   yield for the new data.
 - `seen`: profiles of what earlier runs read through a reference. Anything new about a value is
   recorded.
@@ -12,7 +12,7 @@ plan is proposed with `{"values": [Explained...], "seen": {REFERENCE: profile}, 
   values are compared with `seen`.
 - `decisions`: the places of calls that might have been made because of a result that they do not
   read.
-- `strict`: ask a person before any undetermined value is used.
+- `strict`: whether to ask a person before any undetermined value is used.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ def read_computations(
     """Read the computations that a plan makes when it runs.
 
     Args:
-        explained: see the docstring of this file.
+        explained: see the docstring of this module.
         calls: the calls of the plan.
-        output: its output.
-        places: the place of each call, if `calls` contains each call once per instance. None if
-            each call's place is its number.
+        output: the output of the plan.
+        places: the place of each call if `calls` contains each call once per instance, or None if
+            the place of each call is its number.
         rules: the version of the rules for calls.
     """
     by_instance: list[int] = []
@@ -103,10 +103,10 @@ class _Plan:
     """A plan with explained literals.
 
     Attributes:
-        text: the JSON of the whole plan, used to compare plans.
+        text: the JSON of the whole plan, for comparing plans.
         is_earlier: whether the plan was proposed under the earlier rules that `context/earlier.py`
             describes.
-        explained: see the docstring of this file.
+        explained: see the docstring of this module.
         calls: the calls of the Solution.
         by_instance: the place of each call, if `calls` contains each call once per instance.
     """
@@ -240,8 +240,8 @@ class _Reading:
             self._tests[place] = literal
 
     def _with_alike_results(self, literal: Explained) -> Explained:
-        """If the literal's value comes from a tool's result, return the literal with references to
-        the same part of the tool's other results.
+        """If the value of a literal comes from a tool's result, add references to the same part of
+        the tool's other results.
         """
         origin = literal.by[0].origin
         if origin is None:
@@ -293,8 +293,8 @@ class _Reading:
 
 
 def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
-    """Return the names of the tool and the server of each call in a plan, keyed by the call's
-    place. For `by_instance`, see `_Plan`.
+    """Return the names of the tool and server of each call in a plan, indexed by the call's place.
+    For `by_instance`, see `_Plan`.
     """
     places = by_instance or range(len(calls))
     count = 1 + max(places, default=-1)
@@ -307,7 +307,9 @@ def _tools_of(calls: Sequence[JSON], by_instance: Sequence[int]) -> list[str]:
 
 
 def _idle_places(plan: _Plan) -> set[int]:
-    """Return the places of the calls without an output path whose results no reference names."""
+    """Return the places of the calls that have no output path and whose results are not
+    referenced.
+    """
     named_places = {int(place) for place in _RESULT.findall(plan.text)}
     idle_places: set[int] = set()
     for place, call in enumerate(written_calls(plan.calls)):
@@ -318,8 +320,8 @@ def _idle_places(plan: _Plan) -> set[int]:
 
 
 def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
-    """Return the places of at most three other calls to a tool, nearest to a call first. Of two
-    equally near calls, the earlier one comes first.
+    """Return the places of up to three other calls to a tool, ordered by distance from a call. Of
+    two equally near calls, the earlier one comes first.
 
     Args:
         places: the places of all calls to the tool, in order.
@@ -336,8 +338,8 @@ def _nearest(places: Sequence[int], place: int, before: int) -> list[int]:
 
 
 def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
-    """Map each literal's place to the literals whose values come from the same object and can be
-    passed as parameters.
+    """Map the location of each literal to the literals whose values come from the same object and
+    can be passed as parameters.
     """
     by_holder: dict[str, list[Explained]] = {}
     for literal in literals:
@@ -360,7 +362,7 @@ def _companions(literals: Sequence[Explained]) -> dict[Path, list[Explained]]:
 
 
 def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | str]:
-    """Return the explained literals, with a problem in place of each malformed literal."""
+    """Return the explained literals, with a problem instead of each malformed literal."""
     if _parts(listed) > MOST_PARTS:
         return [f"explained: the explanations have more than {MOST_PARTS:,} parts"]
 
@@ -380,7 +382,7 @@ def _read_explained(listed: list[JSON], is_earlier: bool) -> list[Explained | st
 
 
 def _parts(listed: list[JSON]) -> int:
-    """Return the number of explanations, including their parts. Counting stops once the limit is
+    """Return the number of explanations, including their parts. Counting stops when the limit is
     exceeded.
     """
     stack: list[JSON] = [read_as(StoredLiteral, literal).by for literal in listed]

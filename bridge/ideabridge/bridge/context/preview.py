@@ -1,5 +1,5 @@
-"""Previews: shortens values for minds and hosts, with references to the rest. A mind can then write
-`†state.log` instead of the log.
+"""Previews: shortens values for minds and hosts, with references to the rest, so that a mind can
+write `†state.log` instead of the log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LINES: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 def line_of(value: JSON) -> str:
-    """Return a value's JSON for minds: on one line, with spaces after commas and colons."""
+    """Return the JSON of a value for minds: on one line, with spaces after commas and colons."""
     # Write strings and numbers without the encoder, because it is slow to start and a state can
     # contain a great many of them.
     kind = type(value)
@@ -65,7 +65,7 @@ class _Room:
         self.text = text
 
     def take(self, text: str, most: int) -> str:
-        """Return the longest beginning of the string that fits, and subtract its length from the
+        """Return the longest prefix of the string that fits, and subtract its length from the
         room.
         """
         most = max(min(most, self.left), 8)
@@ -109,16 +109,16 @@ def reference_to(
     text: int = _TEXT,
 ) -> JSONObject:
     """Return `{"reference", "type", "bytes", "preview"}` for a value at a full path (kind first),
-    in at most about 2 KB.
+    in about 2 KB at most.
 
     If the path is too long, `reference` contains only the beginning of the path.
 
     Args:
-        value: the value.
-        path: the place of the value.
+        value: the value to refer to.
+        path: the full path of the value.
         instance: the instance in the reference.
-        size: the value's size in bytes of JSON, if it is known.
-        text: the maximum number of characters that the preview shows of one string.
+        size: the size of the value in bytes of JSON, if known.
+        text: the maximum number of characters that the preview shows of each string.
     """
     reference = format_reference(path, instance)
     if len(reference) > _REFERENCE:
@@ -137,12 +137,12 @@ def reference_to(
 def shorten(
     value: JSON, path: Path, *, instance: str | None = None, small: int = FULL_BYTES
 ) -> JSON:
-    """Return the value if it is small. Otherwise, return the value with references in place of its
-    large parts. The result is at most a few times as large as `small`.
+    """Return the value unchanged if it is small, and with its large parts replaced by references
+    otherwise. The result is at most a few times as large as `small`.
 
     Args:
         value: any JSON value.
-        path: the path to the value, beginning with the kind. The references point to this place.
+        path: the path to the value, beginning with the kind, for use in the references.
         instance: the instance in the references, for a reader outside the instance.
         small: the maximum size, in bytes of JSON, of a value that is shown in full.
     """
@@ -178,9 +178,9 @@ def _shorten(value: JSON, path: Path, instance: str | None, small: int, room: _R
 
 
 def shorten_literal(value: JSON, *, limit: int = 1024) -> JSON:
-    """Return a call or an error for a mind, in at most about `8 * limit` characters.
+    """Return a call or an error for a mind, in about `8 * limit` characters at most.
 
-    Long strings are cut, because they have no references that could replace them.
+    Long strings are truncated, because there are no references to replace them.
     """
     return _shorten_literal(value, limit, _Room(limit * 6))
 
@@ -189,8 +189,8 @@ def shorten_error(value: JSON) -> JSON:
     """Return the value of an error message, usually `{"call", "place", "error"}`, shortened for a
     mind.
 
-    The limit for the error is larger than the limit for the call, because the text of an error says
-    what to do next, and a mind has no other way to read it.
+    The limit is larger for the error than for the call, because the text of an error says what to
+    do next, and a mind has no other way to read it.
     """
     if not isinstance(value, dict) or "error" not in value:
         return shorten_literal(value, limit=_ERROR)
@@ -238,8 +238,8 @@ def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:
 
 
 def cut_description(text: str) -> str:
-    """Return the description, cut to `MAX_DESCRIPTION` bytes. If it is cut, a note at the end says
-    so.
+    """Return the description, truncated to `MAX_DESCRIPTION` bytes. If it is truncated, a note at
+    the end says so.
     """
     data = text.encode("utf-8", "replace")
     if len(data) <= MAX_DESCRIPTION:

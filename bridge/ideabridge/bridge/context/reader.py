@@ -1,8 +1,8 @@
-"""Reader: defines the loop's own tool `read`. A mind uses it to read values that a Request shows in
-shortened form.
+"""Reader: defines the loop's own tool `read`, with which a mind reads values that a Request has
+shortened.
 
 A Request that shortens something offers this tool, under the first name in `READERS` that no other
-tool has. A call returns part of a value, and the next Request shows this part whole:
+tool has. A call returns part of a value, and the next Request shows this part in full:
 
     {"_tool": "read", "reference": "†state.letter", "from": 4000}
     {"_tool": "read", "reference": "†results.3", "find": "invoice"}
@@ -75,15 +75,17 @@ _ENVELOPE: Final = 200
 
 
 def is_reader(tool: Tool | None) -> bool:
-    """Return whether a tool is the one defined in this file. Another tool might have the same name."""
+    """Return whether a tool is the one defined in this module. Other tools might have the same
+    name.
+    """
     # Compare the names first, because this function runs several times per call, and comparing
     # whole tools is slow.
     return tool is not None and tool.module is None and tool.name in NAMES and tool in READERS
 
 
 def meant_reference(value: JSON) -> JSON:
-    """Return a call's parameter `reference`. If its dagger is missing, as in `state.log` or
-    `output`, the dagger is added.
+    """Return a call's `reference` parameter, adding the dagger if it is missing, as in `state.log`
+    or `output`.
     """
     if not isinstance(value, str) or value.startswith(DAGGER):
         return value
@@ -98,17 +100,18 @@ def meant_reference(value: JSON) -> JSON:
 
 
 def read_part(value: JSON, written: str, arguments: JSONObject, most: int) -> JSONObject:
-    """Return part of a value, or the matches of a string in it.
+    """Return part of a value, or the occurrences of a string in it.
 
     Args:
-        value: the value.
+        value: the value to read from.
         written: the reference to the value, as in the call.
         arguments: the call's `from`, `length` and `find`.
         most: the maximum size of the result, in bytes of JSON.
 
     Returns:
-        For the whole value, `{"reference", "value"}`. For a part, `{"reference", UNIT: part, "from",
-        "length", "of", "unit"}`. For a search, `{"reference", "find", "matches", "count", "unit"}`.
+        For the whole value, `{"reference", "value"}`. For a part, `{"reference", UNIT: part,
+        "from", "length", "of", "unit"}`. For a search, `{"reference", "find", "matches", "count",
+        "unit"}`.
 
     Raises:
         ActivityError: `from` is past the end of the value.
@@ -147,9 +150,9 @@ class _Wanted:
     """The arguments of a call to the reading tool.
 
     Attributes:
-        first: `from`, the position at which the part begins.
+        first: `from`, the position where the part begins.
         length: the number of characters or items, or None for as many as fit.
-        find: the text to look for, or None.
+        find: the text to search for, or None to read a part.
     """
 
     first: int = field(default=0, metadata=member("from"))
@@ -166,7 +169,7 @@ _CHARACTERS: Final = "characters"
 
 
 def _unit_of(value: JSON) -> str:
-    """Return the unit in which positions in a value are counted."""
+    """Return the unit for positions in a value."""
     return _CHARACTERS if isinstance(value, str) else f"{_CHARACTERS} of its JSON"
 
 
@@ -176,7 +179,7 @@ def _expect_within(first: int, size: int, unit: str) -> None:
 
 
 def _fitting(text: str, room: int) -> str:
-    """Return a prefix of a string whose JSON fits in `room` bytes, but always at least one
+    """Return a prefix of a string whose JSON fits in `room` bytes. It always has at least one
     character.
     """
     part = text[:room]
@@ -210,7 +213,7 @@ def _items(value: list[JSON], written: str, wanted: _Wanted, room: int) -> JSONO
 
 
 def _found(value: JSON, pattern: str, first: int, room: int) -> JSONObject:
-    """Return the places where a literal string occurs in a value.
+    """Return the occurrences of a literal string in a value.
 
     A list is searched item by item. A value that is neither a list nor a string is searched as
     JSON.

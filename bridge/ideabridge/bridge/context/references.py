@@ -1,12 +1,11 @@
-"""References: reads strings such as `†kind.path`. When a call runs, each reference is replaced with
-a value.
+"""References: parses strings such as `†kind.path`, which are replaced with values when a call runs.
 
 Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the first
 value that exists. `a && b` is the last value, provided that all exist. `&&` binds more tightly.
 Every operand starts with a dagger.
 
-A reference inside a longer text is an error, because the reference would not be replaced.
-`††state.x` inside other text stands for `†state.x`. Any other dagger is plain text.
+A reference inside a longer text is an error, because it would not be replaced. `††state.x` inside
+other text stands for `†state.x`. Any other dagger is plain text.
 
     expression  = all ("||" all)*            all = operand ("&&" operand)*
     operand     = "†" [instance "."] kind segment*
@@ -76,7 +75,7 @@ class Reference:
 
     @property
     def full(self) -> Path:
-        """The path from the root of an instance's document: the kind, then `path`."""
+        """The path from the root of an instance's document: the kind, followed by `path`."""
         return (self.kind, *self.path)
 
 
@@ -88,7 +87,7 @@ class Expression:
     text: str
 
     def operands(self) -> Iterator[Reference]:
-        """Yield every operand, in the order in which they are written."""
+        """Yield all operands, in the order in which they are written."""
         for alternative in self.alternatives:
             yield from alternative
 
@@ -111,7 +110,9 @@ def quoted(text: str, limit: int = 100) -> str:
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a string is a reference, that is, starts with exactly one dagger."""
+    """Return whether a string is a reference, that is, whether it starts with exactly one
+    dagger.
+    """
     return text.startswith(DAGGER) and not text.startswith(DAGGER + DAGGER)
 
 
@@ -147,26 +148,26 @@ def escaped(value: JSON) -> JSON:
 
 
 def map_references(value: JSON, change: Callable[[str], JSON]) -> JSON:
-    """Return a value as it was written (with escapes), but with each reference replaced by
+    """Return a value as written (with escapes), but with each reference replaced by the result of
     `change`.
 
     Args:
         value: any JSON value. Keys of objects are never references.
-        change: returns the value that replaces a reference. The reference can be malformed.
+        change: returns the value that replaces a reference, which can be malformed.
     """
     return map_strings(value, lambda text: change(text) if is_reference(text) else text)
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Split a string into the daggers at its beginning and the rest."""
+    """Split a string into its leading daggers and the rest."""
     head = _HEAD_DAGGERS.match(text)
     end = head.end() if head is not None else 0
     return text[:end], text[end:]
 
 
 def _inside(text: str) -> str | None:
-    """Return the error for a string with a reference inside other text, or None for any other
-    string.
+    """Return the error for a string that contains a reference inside other text, or None for any
+    other string.
     """
     start = 0
     if is_reference(text):
@@ -214,14 +215,14 @@ def format_path(path: Path) -> str:
 
 
 def dotted_key(key: str) -> str:
-    """Return a key as part of a dotted path. It is quoted if it is empty or contains a dot."""
+    """Return a key as part of a dotted path, in quotes if it is empty or contains a dot."""
     if not key or "." in key or key.startswith('"'):
         return encode_text(key)
     return key
 
 
 def format_reference(path: Path, instance: str | None = None) -> str:
-    """Return the reference to a full path (kind first), such as `†state.a.b` or `†①.state.a`."""
+    """Return the reference for a full path (kind first), such as `†state.a.b` or `†①.state.a`."""
     return DAGGER + (f"{instance}." if instance else "") + path[0] + format_path(path[1:])
 
 
@@ -333,8 +334,8 @@ class Target:
     Attributes:
         mode: `one`; `either` (`p || q`: a success is written to the first, a failure to the
             second); `both` (`p && q`).
-        paths: the full paths (kind first), in the order in which the text lists them.
-        texts: the same paths as they were written.
+        paths: the full paths (kind first), in the order of the text.
+        texts: the same paths as written.
     """
 
     mode: str
@@ -433,7 +434,7 @@ def parse_target(text: str) -> Target:
 
 @dataclass(slots=True, eq=False)
 class Hole:
-    """A reference in a compiled value, and its place there."""
+    """A reference in a compiled value, and its location there."""
 
     expression: Expression
     path: Path
@@ -446,7 +447,7 @@ Compiled = object
 def compile_value(
     value: JSON, holes: list[Hole], problems: list[tuple[Path, str]], path: Path = ()
 ) -> Compiled:
-    """Find the references in a value that a mind or a plan's author wrote. Keys of objects are
+    """Find the references in a value written by a mind or the author of a plan. Keys of objects are
     never references.
 
     Args:
@@ -456,7 +457,7 @@ def compile_value(
         path: the path to `value`.
 
     Returns:
-        `value` itself if it contains no references or escapes, otherwise, a copy with holes.
+        `value` itself if it contains no references or escapes, and a copy with holes otherwise.
     """
     if isinstance(value, str):
         return _compile_text(value, holes, problems, path) if DAGGER in value else value
@@ -486,7 +487,7 @@ def compile_value(
 
 
 def holes_in(value: JSON) -> list[Hole]:
-    """Return the well-formed references in a value that a mind or a plan's author wrote."""
+    """Return the well-formed references in a value written by a mind or the author of a plan."""
     holes: list[Hole] = []
     compile_value(value, holes, [])
     return holes
@@ -544,7 +545,7 @@ class _Node:
 
 
 class PathIndex:
-    """A trie of the paths that calls write. A path overlaps itself, its prefixes and its
+    """A trie of the paths that calls write. A path overlaps with itself, its prefixes and its
     extensions.
     """
 
@@ -565,8 +566,8 @@ class PathIndex:
         node.writers.append(writer)
 
     def has_overlap(self, path: Path) -> bool:
-        """Return whether any path overlaps `path`. The time that this takes depends on the length
-        of the path, not on the size of the index.
+        """Return whether any path in the index overlaps `path`. The time depends on the length of
+        the path, not on the size of the index.
         """
         node = self._root
         for key in path:

@@ -82,11 +82,11 @@ _FORMAT = re.compile(r"(?:%[YmdeBbHMS]|[^%]){1,40}")
 
 
 class NoExpressionError(ExplanationError):
-    """No Python expression can produce the value of this explanation."""
+    """Raised when no Python expression can produce the value of an explanation."""
 
 
 def is_removed(raw: JSON) -> bool:
-    """Return whether an explanation, or one of its parts, has the form of a removed kind."""
+    """Return whether an explanation, or a part of it, is of a removed kind."""
     match raw:
         case (
             {"all_of": _}
@@ -108,10 +108,10 @@ def is_removed(raw: JSON) -> bool:
 
 
 def read_earlier_explained(raw: JSON, *, where: str = "explained") -> Explained:
-    """Read an explained literal in a plan that can contain removed kinds.
+    """Read an explained literal from a plan that can contain removed kinds.
 
     Raises:
-        ExplanationError: the form is wrong; the message names the place and what was expected.
+        ExplanationError: the form is wrong; the message says where, and what was expected.
     """
     return read_explained(raw, where=where, reader=_read_earlier)
 
@@ -135,7 +135,7 @@ class Removed(Explanation):
     """An explanation of a removed kind.
 
     Attributes:
-        raw: the JSON form of the explanation, which has been checked.
+        raw: the JSON form of the explanation, already checked.
         sources: the references that the explanation and its parts read.
     """
 
@@ -147,9 +147,7 @@ class Removed(Explanation):
 
     @property
     def family(self) -> str:
-        """A unique family, because no other explanation can replace an explanation of a removed
-        kind.
-        """
+        """A unique family, because no other explanation can replace one of a removed kind."""
         return f"removed {self.shown}"
 
     @property
@@ -176,7 +174,7 @@ class Removed(Explanation):
 
 
 def _parts(raw: JSON) -> list[JSON]:
-    """Return the explanations that are parts of another explanation."""
+    """Return the explanations that an explanation is composed of."""
     match raw:
         case {"where": dict() as where}:
             return list(where.values())
@@ -263,7 +261,7 @@ def _value(raw: JSON, read: Read) -> JSON | Missing:
 
 
 def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] | None:
-    """Return the items that meet a condition, or None if there is no list or no value to compare
+    """Return the items that match a condition, or None if there is no list or no value to compare
     with.
     """
     if items is None or len(items) > MOST_ITEMS:
@@ -283,8 +281,8 @@ def _selected(items: list[JSON] | None, where: JSON, read: Read) -> list[JSON] |
 
 
 def _extreme(items: list[JSON], side: str, name: str) -> list[JSON]:
-    """Return the first item with the largest or smallest field, or nothing if the fields cannot be
-    compared.
+    """Return the first item with the largest or smallest field, or an empty list if the fields
+    cannot be compared.
     """
     column = column_of(items, name)
     types = set(map(type, column))
@@ -381,7 +379,7 @@ def _date(value: str, from_form: str, to_form: str, days: int) -> JSON | Missing
 
 
 def _written(moment: datetime, form: str) -> str:
-    """Write a date in a strftime format, in which `%e` is the day without a leading zero."""
+    """Format a date with a strftime format in which `%e` is the day without a leading zero."""
     return f"{moment.year:04d}".join(
         moment.strftime(part) for part in form.replace("%e", str(moment.day)).split("%Y")
     )
@@ -396,8 +394,8 @@ Name: TypeAlias = "Callable[[str], str]"
 
 
 def python_of(raw: JSON, name: Name) -> str:
-    """Return a Python expression that yields a list containing the value of an explanation, or an
-    empty list if the explanation has no value.
+    """Return a Python expression that yields a list with the value of an explanation, or an empty
+    list if the explanation has no value.
 
     Args:
         raw: the form of the explanation, whether of a removed kind or not.

@@ -32,18 +32,18 @@ def tokens_of(size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One self-contained question to a mind. It refers to no earlier Request.
+    """A self-contained question to a mind, which does not refer to earlier Requests.
 
     Attributes:
-        context_json: the messages as the idea stores them.
-        schema: JSON Schema of the Solution.
+        context_json: the messages as stored in the idea.
+        schema: the JSON Schema of the Solution.
         texts: the messages as the mind reads them: `{"role", "content"}`.
-        model: the model settings that handlers asked for.
-        offered: the tools and the output schema as changed by handlers, in the form of
-            `RequestMade`, or None if they changed nothing.
+        model: the model settings requested by handlers.
+        offered: the tools and output schema as changed by handlers, in the form of `RequestMade`,
+            or None if they were not changed.
         shown: the limits on the results in `texts`, `{"value": bytes, "request": bytes}`: for one
             result and for all of them. None if no limits were recorded.
-        schema_size: the size of the schema in bytes of JSON, if it is known.
+        schema_size: the size of the schema in bytes of JSON, if known.
         members: the schemas of the members that handlers added to the Solution, keyed by name.
     """
 
@@ -67,8 +67,8 @@ class Request:
 
     @property
     def id(self) -> str:
-        """The SHA-256 of the context, the schema and `shown`, computed once. Equal Requests have
-        equal ids.
+        """The SHA-256 of the context, the schema and `shown`, computed only once. Equal Requests
+        have equal ids.
         """
         return self.encoded.id.hex()
 
@@ -84,7 +84,7 @@ class Request:
         return self._encoded[0]
 
     def know(self, encoded: EncodedRequest) -> None:
-        """Set `encoded` to an existing encoding. A copy of the Request with other parts does not
+        """Set `encoded` to an existing encoding. Copies of the Request with other parts do not
         inherit it.
         """
         self._encoded[:] = [encoded]
@@ -113,19 +113,19 @@ class Request:
 
     @property
     def about_tokens(self) -> int:
-        """The estimated number of tokens in the Request, based on its size."""
+        """The approximate number of tokens in the Request, estimated from its size."""
         return tokens_of(self.size)
 
     @property
     def least_tokens(self) -> int:
-        """A low estimate of the number of tokens in the Request. It counts only `texts`, because
+        """A low estimate of the number of tokens in the Request. Only `texts` are counted, because
         some minds get a shorter form of the schema.
         """
         return least_tokens_of(self.text_size)
 
     def largest(self) -> str:
-        """Return a sentence about the largest message that the mind reads: its number, its first
-        words and its size.
+        """Return a sentence about the largest message that the mind reads: its number, first words
+        and size.
         """
         sizes = [len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts]
         if not sizes:
@@ -141,7 +141,7 @@ class Request:
         )
 
     def _largest_part(self, title: str) -> str:
-        """Return the largest member of the input, state or data whose text has this title."""
+        """Return the largest member of the input, state or data whose text has the given title."""
         kind = title.partition(",")[0].lower()
         members = [
             (len(encode(value)), name)

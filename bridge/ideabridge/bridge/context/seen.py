@@ -1,4 +1,4 @@
-"""Seen: records which kinds of values a published plan has read so far, and reports what is new
+"""Seen: records the kinds of values that a published plan has read so far, and reports what is new
 about a value.
 
 No number of runs can prove that a task treats all kinds of values alike: it might transfer only
@@ -74,12 +74,12 @@ class Novelty:
     """A property of a value that no earlier run has seen.
 
     Attributes:
-        text: a description of what is new.
-        mild: whether the novelty is only reported and is not a reason to ask. An example is a
-            number outside the range of the numbers seen.
-        lone: whether the runs had only one number, so that there is no range yet.
-        notation: whether the novelty matters only for a literal that was copied from the value: the
-            copy might have been converted, although the conversion has changed nothing so far.
+        text: what is new, in words.
+        mild: whether the novelty is only reported, and not a reason to ask. An example is a number
+            outside the range of the numbers seen so far.
+        lone: whether the runs saw only one number, so that there is no range yet.
+        notation: whether the novelty matters only for a literal copied from the value, because the
+            copy might have been converted even though the conversion has changed nothing so far.
     """
 
     text: str
@@ -117,8 +117,8 @@ def grow(profile: JSONObject | None, value: JSON | Missing) -> JSONObject:
 
 
 def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
-    """Return what is new about a value compared with the profile. If the profile is empty, nothing
-    is new.
+    """Return what is new about a value compared to the profile. If the profile is empty, nothing is
+    new.
     """
     if not profile:
         return []
@@ -148,8 +148,8 @@ def unseen(profile: JSONObject, value: JSON | Missing) -> list[Novelty]:
 
 
 def _inner(value: JSON | Missing) -> JSON:
-    """Return the value. If the value is a string that contains JSON, return the parsed JSON. If the
-    value is missing, return null.
+    """Return the value or, if it is a string that contains JSON, the parsed JSON. A missing value
+    becomes null.
     """
     if isinstance(value, Missing):
         return None
@@ -164,8 +164,8 @@ def _sign(number: float) -> int:
 
 
 def _plain(text: str) -> list[str] | None:
-    """Return the conversions that leave a string unchanged, or None if the string is too long to be
-    compared.
+    """Return the conversions that leave a string unchanged, or None if it is too long to
+    compare.
     """
     if len(text) > _LONGEST_TEXT:
         return None
@@ -173,7 +173,7 @@ def _plain(text: str) -> list[str] | None:
 
 
 def _present(members: JSONObject) -> list[str]:
-    """Return the names of the members that are tracked. A null member counts as absent."""
+    """Return the names of the tracked members. A null member counts as absent."""
     return [name for name, member in members.items() if member is not None][:MEMBERS]
 
 

@@ -1,11 +1,11 @@
-"""Shown: decides how much of each call's result a Request shows to its mind.
+"""Shown: decides how much of the result of each call a Request shows to its mind.
 
-A Request shows in full everything that the context's author wrote. A *result* is a value that a
+A Request shows everything that the context's author wrote in full. A *result* is a value that a
 call returned: the `result` of a `call` message, or the part of a state (or of data) to which the
 `value` of a `call` message points. `Showing` decides which results are shown in full. It selects
-results while they fit into `Shown`: first the results of the tool that reads parts of values, then
-all others, newest first in both groups. Each remaining result appears as `{"shortened": reference,
-"type", "bytes", "preview"}`, and the text around it says so.
+results as long as they fit into `Shown`: first the results of the tool for reading parts of values,
+then all others, newest first in both groups. Each remaining result appears as `{"shortened":
+reference, "type", "bytes", "preview"}`, and the text around it says so.
 
 All of this depends only on the messages, so a Request can be recreated from its stored context.
 """
@@ -51,7 +51,7 @@ class Shown:
     """The limits, in bytes, on the results that a Request shows.
 
     Attributes:
-        value: the maximum size, in bytes of JSON, of one result that is shown in full.
+        value: the maximum size, in bytes of JSON, of a result that is shown in full.
         request: the maximum total size, in bytes of JSON, of the results that are shown in full.
     """
 
@@ -68,7 +68,7 @@ class Shown:
         return min(self.value, self.request)
 
     def to_json(self) -> JSONObject:
-        """Return `{"value": bytes, "request": bytes}`, as Requests and ideas store it."""
+        """Return `{"value": bytes, "request": bytes}`, as stored in Requests and ideas."""
         return {"value": self.value, "request": self.request}
 
     @classmethod
@@ -136,13 +136,13 @@ class Sizes:
     largest: int = 0
 
     def with_one(self, size: int) -> Sizes:
-        """Return the sizes of these values and one further value."""
+        """Return the sizes with one further value included."""
         return Sizes(self.total + size, max(self.largest, size))
 
 
 class Measures:
-    """The measurements of values and calls for the last Request. Because the measurements are
-    remembered, a long run measures only what is new.
+    """The measurements of values and calls for the last Request. They are cached, so that a long
+    run measures only what is new.
     """
 
     def __init__(self) -> None:
@@ -156,8 +156,8 @@ class Measures:
         self._sizes = Sizes()
 
     def begin(self) -> None:
-        """Begin a Request. Sizes and lines that this Request does not use are forgotten when the
-        next Request begins.
+        """Begin a Request. Sizes and lines that this Request does not use are dropped when the next
+        one begins.
         """
         self._last = self._now
         self._now = {}
@@ -165,7 +165,7 @@ class Measures:
         self._lines = {}
 
     def line(self, value: JSON) -> str:
-        """Return a value's JSON on one line. For an object or array that has not changed, the line
+        """Return the JSON of a value on one line. For an object or array that has not changed, it
         is computed only once.
         """
         if not isinstance(value, dict | list):
@@ -189,8 +189,8 @@ class Measures:
         return entry[1]
 
     def calls(self, entries: Sequence[JSONObject]) -> Sequence[MadeCall]:
-        """Return the calls in `call` messages. A run's messages never change, and each Request
-        contains all messages of the last Request.
+        """Return the calls in `call` messages. The messages of a run never change, and each Request
+        contains all messages of the last one.
         """
         unchanged = len(self._entries)
         if len(entries) < unchanged or not all(map(is_, entries, self._entries)):
@@ -210,7 +210,9 @@ class Measures:
 
     @property
     def of_calls(self) -> Sizes:
-        """The sizes of the results that no state contains, for the calls last passed to `calls`."""
+        """The sizes of the results that no state contains, for the calls most recently passed to
+        `calls`.
+        """
         return self._sizes
 
 
@@ -226,10 +228,10 @@ class _Result:
 
     Attributes:
         call: the number of the call among the `call` messages. If several calls wrote the value,
-            this is the number of the last of these calls.
+            this is the last of them.
         is_read: whether a call to the reading tool returned the value.
         reference: the reference to the value.
-        value: the value.
+        value: the value of the result.
         size: the size of the value in bytes of JSON.
         place: the message that contains the value, or None if the call's own message contains it.
         path: the path to the result within that message's value.
@@ -255,9 +257,9 @@ class MadeCall:
 
     Attributes:
         entry: the value of the message.
-        references: references to the places to which the call wrote its value.
+        references: references to where the call wrote its value.
         result: the result of the call, if no state contains it.
-        line: the line that shows the whole result, once it has been made.
+        line: the line that shows the whole result, once created.
     """
 
     entry: JSONObject
@@ -283,7 +285,7 @@ class _Writes:
     paths: dict[Path, tuple[int, bool]] = field(default_factory=dict[Path, tuple[int, bool]])
 
     def outermost(self) -> Iterator[tuple[Path, int, bool]]:
-        """Yield (path, its last writer, whether this is a call to the reading tool) for every path
+        """Yield (path, its last writer, whether that is a call to the reading tool) for every path
         that is not inside another path.
         """
         top: Path | None = None
@@ -311,12 +313,12 @@ class _Writes:
 
 @dataclass(slots=True)
 class ShownDocument:
-    """A state or data, as a mind sees it.
+    """A state or data, as shown to a mind.
 
     Attributes:
         value: the value, in which the shortened parts are objects with the member `shortened`.
         shortened: references to these parts.
-        left_out: references to the parts that do not appear at all.
+        left_out: references to the parts that are omitted entirely.
     """
 
     value: JSON
@@ -325,7 +327,7 @@ class ShownDocument:
 
 
 def _priority(result: _Result) -> tuple[bool, int]:
-    """Return the key that sorts results by priority: results of the reading tool first, then the
+    """Return the sort key for the priority of results: results of the reading tool first, then the
     newest results.
     """
     return result.is_read, result.call
@@ -336,14 +338,14 @@ class Showing:
 
     Args:
         calls: the values of the `call` messages, in order.
-        documents: the values of state and data messages, keyed by their place.
+        documents: the values of state and data messages, keyed by place.
         shown: the limits.
-        measures: the measurements for the last Request.
+        measures: the measurements from the last Request.
         added: what calls have added to data: the paths of the added parts, keyed by the document's
             place.
 
     Attributes:
-        unlisted: the calls that have no line, which are early calls whose results are not shown.
+        unlisted: the calls without a line, which are early calls whose results are not shown.
         is_shortened: whether at least one result is not shown in full.
         line: writes a value's JSON on one line.
     """
@@ -397,9 +399,7 @@ class Showing:
                 self._short.setdefault(result.place, []).append(result)
 
     def _results_of(self, calls: Sequence[MadeCall]) -> Iterator[_Result]:
-        """Yield every result. Results in one state count as a single result if one contains the
-        other.
-        """
+        """Yield every result. Results in one state count as one if one contains the other."""
         writes: dict[Place, _Writes] = {}
         for number, call in enumerate(calls):
             if call.result is not None:
@@ -477,13 +477,15 @@ class Showing:
         return place_of_call
 
     def in_data(self, call: MadeCall) -> str | None:
-        """Return the reference to the data that contains the whole result of a call, or None."""
+        """Return the reference to the data that contains the whole result of a call, or None if no
+        data contains it.
+        """
         place = self._in_data.get(id(call))
         return None if place is None else format_reference(place[1], place[0] or None)
 
     def _within(self, reference: Reference) -> tuple[Place | None, Path]:
-        """Return the place of the document that contains a reference's value, and the path inside
-        that document.
+        """Return the place of the document that contains the value of a reference, and the path
+        inside that document.
         """
         full = reference.full
         depth = 2 if reference.kind == "data" else 1
@@ -493,7 +495,7 @@ class Showing:
     def listed(self, calls: Sequence[JSONObject]) -> list[MadeCall]:
         """Return the calls that have a line.
 
-        A call that a handler has changed is shown as the handler left it.
+        If a handler has changed a call, it is shown as the handler left it.
         """
         listed: Sequence[MadeCall] = self._calls
         if len(calls) != len(listed) or not all(map(is_, calls, [call.entry for call in listed])):
@@ -507,8 +509,8 @@ class Showing:
         return [call for call in listed if id(call) not in unlisted]
 
     def preview(self, result: _Result) -> JSONObject | None:
-        """Return `{"type", "bytes", "preview"}` for a call's result, or None if the result is shown
-        in full.
+        """Return `{"type", "bytes", "preview"}` for the result of a call, or None if the result is
+        shown in full.
         """
         if id(result) not in self._cut:
             return None
@@ -556,7 +558,7 @@ class Showing:
 
 
 def _references(call: JSONObject) -> Iterator[Reference]:
-    """Yield references to the places to which a call wrote its value."""
+    """Yield references to where a call wrote its value."""
     also = call.get("also")
     for text in (call.get("value"), *list_or_empty(also)):
         if not isinstance(text, str):
@@ -571,8 +573,8 @@ def _references(call: JSONObject) -> Iterator[Reference]:
 
 
 def _holds(document: JSON, value: JSON) -> bool:
-    """Return whether a document already contains a value, so that merging the value into the
-    document would change nothing.
+    """Return whether a document already contains a value, so that merging the value would change
+    nothing.
     """
     if document is value:
         return True
@@ -586,7 +588,7 @@ def paths_of(added: JSON, own: JSON | Missing) -> Iterator[Path]:
     """Yield the paths at which a document contains parts of the data that was merged into it.
 
     Args:
-        added: the data.
+        added: the data that was merged.
         own: the part of the document that the author of the context wrote.
     """
     if not isinstance(added, dict) or not isinstance(own, dict):
@@ -620,11 +622,10 @@ def _put(tree: _Tree, path: Path, entry: JSON) -> None:
 
 
 def _replaced(value: JSON, tree: _Tree) -> JSON:
-    """Return a copy of a value in which the entries of the tree replace the parts at the same
-    paths.
+    """Return a copy of a value with the parts at the paths in the tree replaced by the tree's
+    entries.
 
-    A part whose entry is null is left out. In a list, such a part is replaced with the text `(left
-    out)`.
+    A part whose entry is null is omitted or, in a list, replaced with the text `(left out)`.
     """
     if isinstance(value, dict):
         members: JSONObject = {}
@@ -653,5 +654,5 @@ def _replaced(value: JSON, tree: _Tree) -> JSON:
 
 
 def named(references: Sequence[str]) -> str:
-    """Return references for use in a sentence. Only the first few are named if there are many."""
+    """Return references for use in a sentence. If there are many, only the first few are named."""
     return joined(references, _MOST_NAMED)

@@ -1,7 +1,7 @@
 """State: documents (JSON values that are read and written by path) and `StateSchema`.
 
-A document is never changed in place. A write copies the objects along its path and shares the rest,
-so the state from before a Solution remains available as long as a call reads it.
+Documents are never modified in place. A write copies the objects along its path and shares the
+rest, so the state before a Solution remains available as long as a call reads it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ time, because its value takes up much memory.
 
 
 def parsed_text(text: str) -> JSON | Missing:
-    """Return the JSON object or array that a string contains, or MISSING. The value is shared, so
-    callers must not change it.
+    """Return the JSON object or array that a string contains, or MISSING if there is none. The
+    value is shared, so callers must not modify it.
     """
     if len(text) <= _LARGE_TEXT:
         return _parsed_small(text)
@@ -54,8 +54,8 @@ def parsed_text(text: str) -> JSON | Missing:
 
 
 def opened(value: JSON | Missing) -> JSON | Missing:
-    """Return a value or, for a string, the JSON object or array that it contains, or MISSING. The
-    value is shared, so callers must not change it.
+    """Return a value unless it is a string. For a string, return the JSON object or array that it
+    contains, or MISSING. The value is shared, so callers must not modify it.
     """
     return parsed_text(value) if isinstance(value, str) else value
 
@@ -82,8 +82,8 @@ def _index(key: str, length: int) -> int | None:
 
 
 def read(document: JSON, path: Path) -> JSON | Missing:
-    """Return the value at `path`, or MISSING. A path can continue inside a string that contains a
-    JSON object or array.
+    """Return the value at `path`, or MISSING if there is none. A path can continue inside a string
+    that contains a JSON object or array.
     """
     value: JSON = document
     for key in path:

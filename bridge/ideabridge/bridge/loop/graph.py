@@ -27,7 +27,7 @@ call waits until the earlier calls have settled, however they ended: unlike `_af
 not require success. The order delays a call's execution but not its approval.
 
 *Conflicts.* Data and `_after` take precedence over the order. If an earlier call reads what a later
-call writes, data and order form a circle; `rearrange` then drops the order within that circle and
+call writes, data and order form a cycle; `rearrange` then drops the order within that circle and
 keeps it everywhere else. Later alternatives (`a || b`), which the run might never need, can form a
 circle through data alone. The calls in such a circle keep their order until no other call can run.
 Then `give_way` lets a call run before an earlier call that is waiting for it.
@@ -1140,7 +1140,7 @@ def emission(
             order.append(part)
             continue
 
-        # The listed order and the data together form a circle, so ignore the listed order within
+        # The listed order and the data together form a cycle, so ignore the listed order within
         # it.
         members = set(part)
         inner = {index: [target for target in data[index] if target in members] for index in part}

@@ -310,28 +310,28 @@ class Machine:
         return self._tick.settled if self._tick is not None else ()
 
     def is_current(self, call: int) -> bool:
-        """Return whether a call belongs to the current Solution. Messages for other calls come too
-        late and are ignored.
+        """Return whether a call belongs to the current Solution. Messages for other calls arrive
+        too late and are ignored.
         """
         return self.phase == "solving" and call >= len(self.history) - len(self.solution.calls)
 
     @property
     def calls_left(self) -> int:
-        """The number of further calls that the run can list."""
+        """The number of calls that the run can still list."""
         if self._planning is None:
             return self._reader.room
         return self._reader.room - len(self._planning.plan.solution.calls)
 
     @property
     def waits_for_people(self) -> bool:
-        """True if the run is waiting only for people's decisions."""
+        """True if the run is only waiting for people to decide."""
         if self._planning is not None:
             return self._planning.waits
         return self.phase == "solving" and self._tick is not None and self._tick.waits_for_people
 
     @property
     def waiting_plan(self) -> Proposal | None:
-        """The plan of a lazy run while the plan is waiting for a decision."""
+        """The plan of a lazy run that is waiting for a decision, or None if there is none."""
         if self._planning is not None and self._planning.waits:
             return self._planning.plan
         return None
@@ -367,8 +367,8 @@ class Machine:
 
     @property
     def doubts(self) -> Doubts:
-        """The uncertainties about a program's input, about the parameters of the run's calls, and
-        about the run's output.
+        """The uncertainties about the input of a program, the parameters of the run's calls, and
+        the run's output.
         """
         parts = [
             self._input_doubts,
@@ -387,9 +387,7 @@ class Machine:
 
     @property
     def added_data(self) -> list[Message]:
-        """The data that calls in earlier Solutions have added, as one message for each kind and
-        instance.
-        """
+        """The data added by calls in earlier Solutions, as one message per kind and instance."""
         return list(self._data.values())
 
     @property
@@ -400,7 +398,7 @@ class Machine:
     @property
     def documents(self) -> dict[str, JSONObject]:
         """The documents that references read, keyed by instance: `{"state", "results", "input",
-        "data"}`. Callers must not change them.
+        "data"}`. Callers must not modify them.
         """
         return self._memory.documents
 
@@ -412,25 +410,23 @@ class Machine:
 
     @property
     def instances(self) -> list[str]:
-        """The instances, in the order of the context. Empty if the context names none."""
+        """The instances, in the order of the context. Empty if the context names no instances."""
         return self._initial.instances
 
     @property
     def usage(self) -> Spending:
-        """The usage so far, for the answers and the rooms that have ended. Callers must not change
-        it.
-        """
+        """The usage so far of the answers and rooms that have ended. Callers must not modify it."""
         return self._spending
 
     @property
     def has_state(self) -> bool:
-        """True if at least one instance's state has a member."""
+        """True if the state of at least one instance has a member."""
         return any(self._memory.state(instance) for instance in self._initial.instances or [""])
 
     def check(self, event: events.SolutionProposed) -> CheckedSolution:
         """Check a Solution without running it; see `SolutionReader.check`.
 
-        The errors for a plan include errors in its context, and in an output that no call in the
+        For a plan, the errors include those in its context, and in an output that no call in the
         plan changes.
         """
         checked = self._reader.check(event)
@@ -445,16 +441,16 @@ class Machine:
         return replace(checked, errors=[*errors, *checked.errors])
 
     def opening_faults(self) -> list[str]:
-        """Return one sentence for each initial state or input that violates its schema. The states
-        and inputs are checked before anything runs.
+        """Return one sentence for each initial state or input that violates its schema. This is
+        checked before anything runs.
         """
         if self.settings.foresight:
             return opening_faults(self.messages, self._initial)
         return []
 
     def check_count(self, calls: int) -> list[JSONObject]:
-        """Return a list with the error if the run is not allowed to list this many more calls.
-        Otherwise, return an empty list.
+        """Return a list with one error if the run is not allowed to list this many more calls, and
+        an empty list otherwise.
         """
         return self._reader.check_count(calls)
 
@@ -491,7 +487,7 @@ class Machine:
         return self._tick
 
     def _streaming(self) -> Tick:
-        """The tick for an answer that is still streaming. The answer's first piece creates it."""
+        """The tick for an answer that is still streaming, created for the answer's first piece."""
         if self.phase == "asking":
             self._begin(Proposal(self._reader.graph()))
         tick = self._solving()
@@ -548,8 +544,8 @@ class Machine:
             self._check_output_against(self.offer.output_schema)
 
     def _estimate_unreported(self) -> None:
-        """If the mind did not report its usage for the last Request, count the minimum. A client
-        that answers turn by turn pays for its own model.
+        """Count the minimum usage if the mind did not report its usage for the last Request. A
+        client that answers turn by turn pays for its own model.
         """
         if self._asked_bytes is not None and self._spending.last is None and not self._by_turns:
             self._spending.estimated += least_tokens_of(self._asked_bytes)
@@ -570,7 +566,7 @@ class Machine:
         self.phase = "solving"
 
     def _answer(self, proposal: Proposal) -> None:
-        """Mark the Request as answered, so that the next Request does not repeat the reports."""
+        """Mark the Request as answered, so that the reports are not repeated in the next one."""
         self.proposal = proposal
         self.solution = proposal.solution
         self._first = len(self.history)
@@ -606,7 +602,9 @@ class Machine:
         return tick
 
     def _plan(self, event: PlanEvent) -> None:
-        """Treat a lazy run's Solution as a plan. No part of it runs before a person accepts it."""
+        """Handle the Solution of a lazy run as a plan. No part of it runs until a person accepts
+        it.
+        """
         if self.phase == "asking":
             self.phase = "planning"
             self._planning = Planning(self._reader, self.step)
@@ -717,7 +715,7 @@ class Machine:
         self._added.append((event.call, message))
 
     def _add_data(self, message: Message) -> None:
-        """Show data added by a call in all later Requests, merged with earlier data of the same
+        """Include data from a call in all later Requests, merged with earlier data of the same
         kind.
         """
         key = message.instance, message.kind
@@ -770,8 +768,8 @@ class Machine:
         tick.close()
 
     def _judge_members(self) -> list[JSONObject]:
-        """Return a list with one correction, about the members of the Solution that its schema does
-        not contain. Return an empty list if there are no such members.
+        """Return a list with one correction about the Solution's members that are not in its
+        schema, or an empty list if there are none.
         """
         self._member_errors = []
         if self.mode != "solve" or self._members is None:
@@ -834,12 +832,11 @@ class Machine:
         )
 
     def _end_after(self, *, has_calls: bool, has_output: bool) -> Finish | None:
-        """If the last Solution leads to the end of the run, return the effect that ends the run.
-        Otherwise, return None.
+        """Return the effect that ends the run if the last Solution leads to its end, and None
+        otherwise.
 
         The run ends if it has an output, or if the Solution's author answers only once. It also
-        ends after two consecutive Solutions that are empty, that is, have no calls, output or
-        printed text.
+        ends after two consecutive empty Solutions, which have no calls, output or printed text.
         """
         if self.has_output:
             return Finish("done")
@@ -938,8 +935,8 @@ class Machine:
 
 
 def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
-    """Return what is needed to continue a run after its journal was folded: the executions to
-    repeat, and the events to journal.
+    """Return what is needed to continue a run after folding its journal: the executions to repeat,
+    and the events to journal.
 
     An execution in flight runs again if its tool is repeatable, unless later rules would not let
     the call run without a question. It also runs again if a room answers it, because the room
@@ -975,8 +972,8 @@ def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Eve
 
 
 def fork_events(machine: Machine) -> list[Event]:
-    """Return a fork's events for the calls that had not ended in its parent. The time allowed for
-    answers starts when the fork begins.
+    """Return a fork's events for the calls that had not ended in its parent. The time limits for
+    answers restart when the fork begins.
     """
     return [
         _in_doubt(machine, progress, number, FORKED, None)
@@ -988,7 +985,7 @@ def fork_events(machine: Machine) -> list[Event]:
 def finish_events(machine: Machine, finished: events.CallFinished, now: float) -> list[Event]:
     """Return the events for an execution that has ended in this process.
 
-    If the execution's error is `unknown`, the event is a question to a person.
+    If the error of the execution is `unknown`, the event is a question to a person.
     """
     error = finished.error
     if error is None or error.get("kind") != "unknown":
@@ -1019,7 +1016,7 @@ def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
 
 
 def _repeatable(progress: Progress) -> bool:
-    """Return whether a call can run again without anyone being asked. A room continues from its own
+    """Return whether a call can run again without asking anyone. A room continues from its own
     journal.
     """
     call = progress.call
@@ -1032,8 +1029,8 @@ def _repeatable(progress: Progress) -> bool:
 def _in_doubt(
     machine: Machine, progress: Progress, number: int | None, why: str | None, now: float | None
 ) -> Event:
-    """If someone can be asked, return a question about the outcome. Otherwise, return the error
-    `unknown`.
+    """Return a question about the outcome if someone can be asked, and the error `unknown`
+    otherwise.
     """
     index = progress.call.index
     nobody = machine.mode != "plan" and machine.program is None

@@ -1,7 +1,7 @@
-"""Members: the parts of a Solution other than its calls, output or program, such as a
+"""Members: the parts of a Solution other than its calls, output or program, such as
 `thought_process`.
 
-The schema of a Request lists these members. The members are journaled and have no other effect.
+The schema of a Request lists these members. They are journaled and have no other effect.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ _MOST_NAMED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class MemberFaults:
-    """The differences between the members of a Solution and its schema.
+    """How the members of a Solution deviate from its schema.
 
     Attributes:
         unknown: the names of members that the schema does not contain.
-        errors: a sentence for each member that is missing or whose value the schema refuses.
+        errors: a sentence for each member that is missing or has a value that the schema rejects.
     """
 
     unknown: list[str] = field(default_factory=list[str])
     errors: list[str] = field(default_factory=list[str])
 
     def correction(self) -> JSONObject | None:
-        """Return the correction that tells the mind which members were ignored, or None if no
-        member was ignored.
+        """Return the correction that tells the mind which members were ignored, or None if there
+        are none.
         """
         if not self.unknown:
             return None

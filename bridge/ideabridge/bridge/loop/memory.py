@@ -29,14 +29,14 @@ class Write:
 
     @property
     def is_result(self) -> bool:
-        """True if this is the result of a call without an output path."""
+        """True if the write is the result of a call without an output path."""
         # The path of a result is `results.PLACE`.
         return self.path[0] == "results" and len(self.path) == 2 and self.method == "set"
 
 
 @dataclass(frozen=True, slots=True)
 class _LearnedData:
-    """Data that a call added to an instance's `†data.KIND` through a message."""
+    """Data that a call added to `†data.KIND` of an instance through a message."""
 
     call: int
     instance: str
@@ -45,7 +45,7 @@ class _LearnedData:
 
 
 class Memory:
-    """The documents of a run, keyed by instance ("" if the context names none).
+    """The documents of a run, keyed by instance ("" if the context names no instances).
 
     Attributes:
         base: the documents before the current Solution.
@@ -73,7 +73,7 @@ class Memory:
         return self._documents
 
     def begin(self) -> None:
-        """Begin a Solution: the current documents become the values from before the Solution."""
+        """Begin a Solution: the current documents become the values before the Solution."""
         self.base = dict(self.documents)
         self._first = len(self.log)
         self._writers = {}
@@ -93,7 +93,7 @@ class Memory:
         self._documents[instance] = _with_data(view, kind, value)
 
     def tell_errors(self, errors: Iterable[JSONObject]) -> None:
-        """Store the last Solution's errors in every instance's `†data.error.PLACE` until the next
+        """Store the last Solution's errors in `†data.error.PLACE` of every instance until the next
         Solution ends.
         """
         by_place: JSONObject = {}
@@ -115,7 +115,7 @@ class Memory:
             self._documents[instance] = {**view, "data": new_data}
 
     def try_write(self, writes: Iterable[Write]) -> dict[str, JSONObject]:
-        """Return the documents as they would be after the writes, for `commit`.
+        """Return what the documents would be after the writes, for `commit`.
 
         Raises:
             StateWriteError: a write is impossible.
@@ -145,7 +145,7 @@ class Memory:
                 self._put_result(entry)
 
     def _put_result(self, entry: Write) -> None:
-        """Put a call's result into the documents, if possible without copying them.
+        """Add the result of a call to the documents, if possible without copying them.
 
         Copying all results for each new result would take quadratic time.
         """
@@ -173,7 +173,7 @@ class Memory:
     def absorb(self, staged: Memory) -> None:
         """Adopt the writes to a staged copy.
 
-        Nothing must have been written to this memory since the copy was made.
+        This memory must not have changed since the copy was created.
         """
         self.log.extend(staged.log)
         self._learned = staged._learned
@@ -181,9 +181,9 @@ class Memory:
 
     def read(self, instance: str, path: Path, bound: Collection[int]) -> JSON | Missing:
         """Return the value of a read that is bound to the calls in `bound`: the value before the
-        Solution, plus what only these calls have written or added as data.
+        Solution, plus only what these calls have written or added as data.
 
-        If several of these calls wrote to the same path, the last write counts.
+        If several of these calls wrote to the same path, the last write wins.
         """
         kind, *below = path
         if not bound or kind == "data" or self._others_wrote(instance, path, bound):
@@ -198,17 +198,17 @@ class Memory:
         return document.read(documents.get(instance, {}), path)
 
     def _others_wrote(self, instance: str, path: Path, bound: Collection[int]) -> bool:
-        """Return whether a call that is not in `bound` has written to a path in this Solution."""
+        """Return whether a call outside `bound` has written to the path in this Solution."""
         writers = self._writers.get(instance)
         if writers is None:
             return False
         return not writers.overlapping(path) <= frozenset(bound)
 
     def document(self, instance: str, kind: str, bound: Collection[int]) -> JSONObject:
-        """Return the document for a read of `†KIND` in an instance that is bound to the calls in
-        `bound`.
+        """Return the document for a read of `†KIND` in the given instance that is bound to the
+        calls in `bound`.
 
-        The writes of other calls do not affect the returned document.
+        Writes by other calls do not affect this document.
         """
         view = self.base.get(instance, {})
         if not bound:
@@ -257,7 +257,7 @@ def _written(view: JSONObject, entries: Iterable[Write]) -> JSONObject:
 
 
 def _pushed(view: JSONObject, path: Path, values: list[JSON]) -> JSONObject:
-    """Return a document after successive pushes to one array."""
+    """Return the document after appending the values to one array."""
     view = document.write(view, path, "push", values[0])
     array = document.read(view, path)
     assert isinstance(array, list), "a push makes an array, or raises"

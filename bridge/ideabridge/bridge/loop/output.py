@@ -1,7 +1,7 @@
 """Output: resolves the references in the parameters of calls and in the output of a run, and checks
 the results.
 
-`Readiness` decides whether a call can run, and with which parameters. `OutputSchema` produces the
+`Readiness` decides whether and with which parameters a call can run. `OutputSchema` produces the
 output of a run.
 """
 
@@ -36,8 +36,8 @@ class Filling:
     """Replaces references with their values, and adds up the sizes of those values.
 
     Args:
-        values: the values, keyed by the text of their reference.
-        sizes: the sizes of values that are already measured, keyed by the text of their reference.
+        values: the values, keyed by the text of their references.
+        sizes: the sizes of values that have been measured, keyed by the text of their references.
         measure: measures any other value.
 
     Attributes:
@@ -69,7 +69,7 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a call, or an edited call, cannot run with its current values."""
+    """The reason why a call, or an edited call, cannot run with its current values."""
 
     message: str
     kind: ErrorKind = "runtime"
@@ -81,12 +81,10 @@ class _Reads:
 
     Attributes:
         values: the values that the call itself reads.
-        known: the values that the call itself reads, and the existing values that its computed
-            literals read.
-        by_item: the reads of `†item`, whose value differs from execution to execution.
+        known: these values, and the existing values that the call's computed literals read.
+        by_item: the reads of `†item`, whose values differ between executions.
         absent: why values that the call itself reads do not exist.
-        failing: why computed literals lack a value, if the call that would provide the value has
-            failed.
+        failing: why computed literals lack a value, if the call that would provide it has failed.
     """
 
     values: dict[str, JSON] = field(default_factory=dict[str, JSON])
@@ -116,10 +114,9 @@ class Readiness:
         self._sizes = LargeSizes()
 
     def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
-        """Return a call's executions with references resolved.
+        """Return the executions of a call with references resolved.
 
-        If the call cannot run yet, return what it is waiting for. If it will never run, return the
-        reason.
+        If the call cannot run yet, return what it is waiting for. If it will never run, return why.
         """
         blocked = self._blocked(call)
         if blocked is not None:
@@ -144,8 +141,8 @@ class Readiness:
         return self._items_of(call, reads, computed.values)
 
     def _evaluate(self, call: Call) -> _Reads | Wait:
-        """Return the values that a call's references read, or a `Wait` for the first call to wait
-        for.
+        """Return the values that a call's references read, or a `Wait` for the first call that must
+        settle.
         """
         reads = _Reads()
         for read in call.reads:
@@ -199,7 +196,7 @@ class Readiness:
         return items
 
     def _compute(self, call: Call, reads: _Reads) -> Computed | Absent:
-        """Return a call's computed literals, or the reason why the call does not run."""
+        """Return the computed literals of a call, or the reason why it does not run."""
         computation = self._graph.computations.calls.get(call.place)
         if computation is None:
             return Computed()
@@ -294,8 +291,8 @@ class Readiness:
 
 
 def resolved_call(progress: Progress) -> JSONObject:
-    """Return the call with its references resolved. People and policies see this form, and
-    decisions are bound to it.
+    """Return a call with its references resolved. This is what people and policies see, and what
+    decisions are bound to.
     """
     if not progress.call.has_each:
         return executed_call(progress, progress.items[0].parameters)
@@ -305,7 +302,7 @@ def resolved_call(progress: Progress) -> JSONObject:
 
 
 def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
-    """Return one execution of a call in the form shown to people. An item of `_each` looks like a
+    """Return one execution of a call as it is shown to people. An item of `_each` looks like a
     call.
     """
     result: JSONObject = {key: value for key, value in progress.call.raw.items() if key in _SHOWN}
@@ -352,13 +349,13 @@ class OutputSchema:
     """The schema of a run's output.
 
     Attributes:
-        memory: the approximate number of bytes of memory that the values in the last output take.
+        memory: the approximate size in memory of the values in the last output, in bytes.
 
     Args:
         schema: the user's schema. None means text for a mind and any value for a plan.
-        mode: the mode of the run. For a mind, null means "no output yet", so a mind wraps an output
+        mode: the mode of the run. For a mind, null means "no output yet", so it wraps an output
             that can be null in `{"value": ...}`.
-        by_instance: whether the output is a map keyed by instance, each of whose values satisfies
+        by_instance: whether the output is a map keyed by instance, in which each value satisfies
             the schema.
 
     Raises:
@@ -381,8 +378,8 @@ class OutputSchema:
             Validator(self._schema, what="the output").is_valid(None)
 
     def settle(self, graph: Graph, judge: Judge) -> tuple[JSON, list[str], bool, Doubts]:
-        """Return the unwrapped output, the faults in the output, whether the run has an output, and
-        the uncertainties about the output.
+        """Return the unwrapped output, its faults, whether the run has an output, and the
+        uncertainties about the output.
 
         In a plan, an output by instance omits the instances that have faults. The run has an output
         if at least one instance remains.
@@ -422,8 +419,8 @@ class OutputSchema:
         )
 
     def foreseen(self, graph: Graph) -> list[str]:
-        """Return the faults in an output that can be resolved before any call runs because all
-        references in it read existing values.
+        """Return the faults in an output that can be resolved before any call runs, because all its
+        references read existing values.
         """
         faults: list[str] = []
         if self._schema is None or graph.output is None:
@@ -444,7 +441,7 @@ class OutputSchema:
         return faults
 
     def fault_of_null(self) -> str | None:
-        """Return why null is not a valid output of a plan. Return None if null is valid, or if the
+        """Return why null is not a valid output of a plan. Return None if it is valid, or if the
         plan has no output schema.
         """
         faults: list[str] = []
@@ -468,7 +465,8 @@ def _resolve(
     graph: Graph, judge: Judge, *, by_instance: bool
 ) -> tuple[JSON, list[str], Doubts, Size]:
     """Return the output with its references resolved, the faults, the uncertainties, and the size
-    of the values that the output reads. An output by instance omits the instances that have faults.
+    of the values that the output reads. Instances with faults are omitted from an output by
+    instance.
     """
     faults: list[str] = list(graph.output_problems)
     # An output that is malformed is not resolved for any instance.
@@ -524,7 +522,9 @@ def _resolve(
 
 
 def error_message(kind: str, message: str) -> JSONObject:
-    """Return an error that belongs to no call: `{"call": null, "error": {"kind", "message"}}`."""
+    """Return an error that does not belong to a call: `{"call": null, "error": {"kind",
+    "message"}}`.
+    """
     return {"call": None, "error": {"kind": kind, "message": message}}
 
 

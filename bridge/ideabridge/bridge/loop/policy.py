@@ -3,10 +3,10 @@
 A policy is built from the settings of a run. The journal contains the settings, so folding the
 journal repeats the verdicts.
 
-A rule that restricts (`ask`, `deny`) matches every name of its tool, regardless of the case and
-width of the letters; see `ideabridge.tools.names.known_as`. A rule that allows matches only the
-exact name. A restricting rule that matches only another form of the name can make the verdict
-stricter, but never more lenient.
+A restricting rule (`ask`, `deny`) matches every name of its tool, regardless of the case and width
+of the letters; see `ideabridge.tools.names.known_as`. An allowing rule matches only the exact name.
+A restricting rule that matches only another form of the name can make the verdict stricter, but
+never more lenient.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ object of rules can contain `embedded`; see `embedded_tools`.
 
 @dataclass(frozen=True, slots=True)
 class PolicyVerdict:
-    """The verdict of a policy on one call, and the reason for it."""
+    """A policy's verdict on a call, and the reason for it."""
 
     verdict: Then
     why: str = ""
@@ -49,10 +49,10 @@ _STRICTNESS: Final[dict[Then, int]] = {"allow": 0, "ask": 1, "deny": 2}
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. It matches a call if all of its members that are set match.
+    """A rule. It matches a call if all members that are set match.
 
     Attributes:
-        then: the verdict on such a call.
+        then: the verdict on a call that matches.
         module: pattern of server names (`*`, `?`, `[abc]`); "" matches tools without a server.
         tool: pattern of tool names, either as calls write them or as the server does.
         read_only, destructive, idempotent, open_world: the effective annotations; see
@@ -82,7 +82,7 @@ class Rule:
         return self._fits(tool, tool.module, names, self.module, self.tool)
 
     def matches_folded(self, tool: Tool, also: str = "") -> bool:
-        """Return whether the rule matches one of the tool's names, regardless of case and width.
+        """Return whether the rule matches one of the tool's names, ignoring case and width.
 
         Args:
             tool: the tool.
@@ -118,7 +118,7 @@ class Rule:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Rule:
-        """Read a rule from the configuration or from a run's settings."""
+        """Read a rule from the configuration or from the settings of a run."""
         names = [member.name for member in fields(cls)]
         members: dict[str, Any] = {name: value[name] for name in names if name in value}
         return cls(**members)
@@ -138,9 +138,9 @@ def _is_module(module: str | None, pattern: str) -> bool:
 
 
 def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
-    """Return (read-only, destructive, idempotent, open world), with MCP's defaults: not read-only,
-    destructive, not idempotent, open world. A read-only tool counts as idempotent and not
-    destructive.
+    """Return the read-only, destructive, idempotent and open-world hints, with MCP's defaults: not
+    read-only, destructive, not idempotent, open world. A read-only tool counts as idempotent and
+    not destructive.
     """
     open_world = annotations.open_world is not False
     if annotations.read_only is True:
@@ -178,7 +178,7 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
 
 
 def embedded_tools(toolbox: Toolbox) -> dict[str, tuple[str, str]]:
-    """Return the tools whose code is in the same toolbox and whose calls would ask.
+    """Return the tools whose code is in the same toolbox and whose calls would ask a person.
 
     The result maps the name of each tool to the digest of its definition and the name of its
     activity.
@@ -209,7 +209,7 @@ def ruled(
     also: str = "",
     embedded: Mapping[str, JSON] | None = None,
 ) -> Policy:
-    """Return the policy for a list of rules, in which the first matching rule decides.
+    """Return a policy in which the first matching rule decides.
 
     Args:
         rules: the rules.
@@ -260,8 +260,8 @@ def ruled(
 
 
 def judge(policy: Policy, tools: Iterable[Tool], call: JSONObject) -> PolicyVerdict:
-    """Return the strictest verdict on a call. If its tool runs the code of another tool, the rules
-    for both apply.
+    """Return the strictest verdict on a call. If its tool runs another tool's code, the rules for
+    both apply.
 
     Args:
         policy: the policy.
@@ -286,10 +286,10 @@ def _stricter(first: PolicyVerdict, second: PolicyVerdict) -> PolicyVerdict:
 
 
 def policy_named(setting: ApprovalSetting) -> Policy:
-    """Return an approval setting's policy for calls in runs.
+    """Return the policy of an approval setting for calls in runs.
 
-    The tool that reads shortened values never asks, because a Request could have shown the same
-    values in full.
+    Calls to the tool that reads shortened values never ask, because a Request could have shown the
+    same values in full.
     """
     policy = _policy_of(setting, default_policy, "read_only")
 
@@ -302,11 +302,11 @@ def policy_named(setting: ApprovalSetting) -> Policy:
 
 
 def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
-    """Return an approval setting's policy for direct calls to an exposed tool.
+    """Return the policy of an approval setting for direct calls to an exposed tool.
 
     The setting's rules apply. Its `default` also applies if it is `ask` or `deny`. All other calls
     run, because the host decides whether to ask its user. However, if only persons are allowed to
-    decide, a question from the host does not count, and a call asks as it would in a run.
+    decide, a question from the host does not count, and calls ask as they would in a run.
 
     Args:
         setting: the configuration's `approval`.
@@ -339,7 +339,7 @@ def _policy_of(setting: ApprovalSetting, default: Policy, otherwise: str, also: 
 
 @dataclass(frozen=True, slots=True)
 class _Approval:
-    """A part of an approval setting that is an object. It has been checked with the configuration.
+    """A part of an approval setting that is an object, already checked with the configuration.
 
     Attributes:
         rules: see `Rule.from_json`.
@@ -357,8 +357,8 @@ class _Approval:
 
 
 def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
-    """Return the parts of an approval setting: the items in `all` or, if it has no `all`, the
-    setting itself.
+    """Return the parts of an approval setting: the items of `all` or, if there is none, the setting
+    itself.
     """
     if isinstance(setting, dict) and "all" in setting:
         return list(cast("list[ApprovalSetting]", setting["all"]))
@@ -366,7 +366,7 @@ def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
 
 
 def strictest_of(setting: ApprovalSetting, other: ApprovalSetting) -> ApprovalSetting:
-    """Return the approval setting that gives each call the stricter of two settings' verdicts."""
+    """Return an approval setting that gives each call the stricter verdict of the two settings."""
     parts = approval_parts(setting)
     parts += [part for part in approval_parts(other) if part not in parts]
     if len(parts) == 1:
@@ -385,8 +385,8 @@ def allows_by_name(setting: ApprovalSetting) -> bool:
 
 
 def approval_timeout(setting: ApprovalSetting) -> float | None:
-    """Return the number of seconds after which an undecided call is denied, or None if it is never
-    denied.
+    """Return the number of seconds after which an undecided call is denied, or None for no
+    limit.
     """
     parts = [read_as(_Approval, part) for part in approval_parts(setting)]
     timeouts = [part.timeout_seconds for part in parts if part.timeout_seconds is not None]
@@ -399,7 +399,7 @@ def only_persons(setting: ApprovalSetting) -> bool:
 
 
 def named_tool(tool: Tool) -> str:
-    """Return a tool's name in the form that the reasons for verdicts use."""
+    """Return the name of a tool as used in the reasons for verdicts."""
     if tool.module:
         return f"tool {tool.name!r} of server {tool.module!r}"
     return f"tool {tool.name!r}"

@@ -1,8 +1,8 @@
 """Progress: the status of each call in a run, and the values that its reads see.
 
 `Progress` is the state of one call, and `Item` the state of one of its executions. `Judge`
-evaluates a read and returns one of three things: a value, `Wait` with the call to wait for, or
-`Absent` with the reason why there will never be a value.
+evaluates a read and returns a value, `Wait` with the call to wait for, or `Absent` with the reason
+why there will never be a value.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Item:
     Attributes:
         size: the total size of the values that the execution's references read.
         imports: (path, value) for each value in `_imports`, which the call's room can read.
-        unchecked: whether the executor still has to check the parameters, because the check might
-            take a long time.
+        unchecked: whether the executor must still check the parameters, because this might take a
+            long time.
         content: the content blocks of the result, if they contain more than the value.
-        asked: the open question that the execution is waiting for, either about its outcome or from
-            its server.
+        asked: the open question that the execution is waiting for: one about its outcome, or one
+            from its server.
         outcomes_decided: the number of answered questions about the execution's outcome.
         questions: the number of answered questions from the execution's server.
     """
@@ -90,16 +90,16 @@ class Item:
 
     @property
     def in_doubt(self) -> OutcomeAsked | None:
-        """The open question about the outcome of the execution."""
+        """The open question about the outcome of the execution, or None if there is none."""
         return self.asked if isinstance(self.asked, OutcomeAsked) else None
 
     @property
     def inquiry(self) -> QuestionAsked | None:
-        """The open question from the server that runs the execution."""
+        """The open question from the server that runs the execution, or None if there is none."""
         return self.asked if isinstance(self.asked, QuestionAsked) else None
 
     def end(self, value: JSON, error: JSONObject | None) -> None:
-        """Record that the execution has ended. An open question becomes void."""
+        """Record that the execution has ended. Any open question becomes void."""
         self.finished = True
         self.value = value
         self.error = error
@@ -108,14 +108,13 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """The open question whether a call may run.
+    """An open question of whether a call may run.
 
     Attributes:
         approval: the id of the approval.
-        digest: the hash of `resolved`. A decision is bound to it.
-        resolved: the call with its references resolved, as a person sees it.
-        why: the reason for the question. If there are several reasons, each is on a line of its
-            own.
+        digest: the hash of `resolved`, to which a decision is bound.
+        resolved: the call with its references resolved, as shown to people.
+        why: the reason for the question. If there are several reasons, each is on its own line.
     """
 
     approval: str
@@ -133,21 +132,21 @@ class Progress:
         items: the call's executions, once its references are resolved.
         error: `{"kind", "message", ...}` if the call failed, was caught or was skipped.
         wrote: the full paths to which the call wrote.
-        staged: whether only the call's group sees what the call wrote.
-        approval: the question whether the call may run, while a person is being asked.
-        granted: the call whose grant approves this call without anyone being asked. This attribute
-            is set until the approval is journaled.
-        approved_by: who approved the call. None if nobody has approved the call yet, or if the
-            policy allows it.
+        staged: whether what the call wrote is visible only to its group.
+        approval: the question of whether the call may run, while a person is being asked.
+        granted: the call whose grant approves this call without asking anyone. It is set until the
+            approval is journaled.
+        approved_by: who approved the call; None if nobody has approved it yet, or if the policy
+            allows it.
         forbidden: whether the call has begun although later rules would not let it run without a
             question.
-        value: the result, once the call is done.
+        value: the result, if the call is done.
         replaced: the tool with which a person replaced the call's own.
         is_edited: whether someone has changed the call since it was proposed.
         is_held_back: whether only the listed order keeps the call from running.
-        unasked: questions from the call's server that were passed to nobody, with the reasons.
-        doubts: the uncertainties about the call's parameters. A person's decision on the call
-            settles them.
+        unasked: questions from the call's server that were not passed to anyone, with the reasons.
+        doubts: the uncertainties about the call's parameters, which a person's decision on the call
+            settles.
     """
 
     call: Call
@@ -171,7 +170,7 @@ class Progress:
 
     @property
     def tool(self) -> Tool | None:
-        """The tool that runs: the call's own, or the tool that replaced it."""
+        """The tool that runs: the call's own, or the one that replaced it."""
         return self.replaced or self.call.tool
 
     @property
@@ -203,7 +202,7 @@ class Progress:
 
 
 def items_error(items: list[Item]) -> JSONObject:
-    """Return the error of a call with `_each` if some of its items failed: `{"kind", "message",
+    """Return the error of a call with `_each` some of whose items failed: `{"kind", "message",
     "items", "sent"?}`.
 
     `sent` contains what the tool sent for the failed items, keyed by item number. If an item might
@@ -231,8 +230,8 @@ def items_error(items: list[Item]) -> JSONObject:
 
 
 def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
-    """Return (call, item) for each execution in flight. `resume_events` says what happens to these
-    executions after a crash.
+    """Return (call, item) for each execution in flight. For what happens to them after a crash, see
+    `resume_events`.
     """
     return [
         (progress, number if progress.call.has_each else None)
@@ -269,9 +268,9 @@ def running_item(progress: Mapping[int, Progress], call: int, number: int | None
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """There is no value yet.
+    """A value does not exist yet.
 
-    `on` is the call that must settle first. If it is None, the answer must end first.
+    `on` is the call that must settle first, or None if the answer must end first.
     """
 
     on: int | None
@@ -279,14 +278,16 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There will never be a value, for the reason given."""
+    """A value will never exist, for the given reason."""
 
     why: Literal["failed", "skipped", "missing"]
     message: str
 
 
 class Judge:
-    """Evaluates reads, given the memory and the progress of the calls that they are bound to."""
+    """Evaluates reads, using the memory and the progress of the calls that the reads are bound
+    to.
+    """
 
     def __init__(self, memory: Memory, progress: Mapping[int, Progress]) -> None:
         self._memory = memory
@@ -305,7 +306,7 @@ class Judge:
 
         Args:
             item: the read.
-            instance: the reading call's instance.
+            instance: the instance of the reading call.
             each: the value of `†item`.
         """
         absent: list[Absent] = []
@@ -325,7 +326,7 @@ class Judge:
         return _combined(absent)
 
     def waits(self, item: Read) -> Wait | None:
-        """Return what an operand of the read must wait for, or None.
+        """Return what an operand of the read must wait for, or None if it need not wait.
 
         This is for reads that are evaluated once per item.
         """
@@ -339,11 +340,11 @@ class Judge:
         return None
 
     def _first_open(self, writers: tuple[int, ...], *, or_failed: bool = False) -> int | None:
-        """Return the first writer, in listed order, that has not settled. If `or_failed` is set, a
-        writer that has failed also counts.
+        """Return the first writer, in listed order, that has not settled or, with `or_failed`, has
+        failed.
 
-        A settled call stays settled. Each settled call is therefore skipped only once, no matter
-        how often its readers are considered.
+        A settled call stays settled, so each settled call is skipped only once, no matter how often
+        its readers are considered.
         """
         if not writers:
             return None
@@ -363,7 +364,7 @@ class Judge:
         """Return the last writer, in listed order, that has not settled.
 
         Calls usually settle in order. A reader that needs all writers therefore waits for the last
-        one, and is rarely considered too early.
+        one, so that it is rarely considered too early.
         """
         position = self._remaining.get(id(writers), (writers, len(writers)))[1]
         while position > 0 and self._progress[writers[position - 1]].settled:
@@ -421,9 +422,7 @@ class Judge:
     def _outcome(
         self, operand: Reference, writers: tuple[int, ...], instance: str
     ) -> JSON | Absent:
-        """Return the final value of an operand. All calls that the operand is bound to must have
-        settled.
-        """
+        """Return the final value of an operand. All calls that it is bound to must have settled."""
         where = operand.instance or instance
         value = self._memory.read(where, operand.full, writers)
         if not isinstance(value, Missing):
@@ -460,8 +459,8 @@ class Judge:
 
 
 def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
-    """Return whether the read names the member `result`, in which an SDK wraps values. Plans leave
-    this member out.
+    """Return whether the read names the member `result`, in which an SDK wraps values. Plans omit
+    this member.
     """
     unwraps = writer.tool is not None and writer.tool.wrapper is not None
     return unwraps and any(
@@ -470,7 +469,7 @@ def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
 
 
 def _joined(labels: list[str]) -> str:
-    """Return the labels of calls as words. Only the first labels are named."""
+    """Return the labels of calls as a phrase that names only the first few."""
     named = labels[:_MOST_NAMED]
     if len(labels) > _MOST_NAMED:
         named.append("others")
@@ -478,10 +477,10 @@ def _joined(labels: list[str]) -> str:
 
 
 def _unadded(operand: Reference, bound: Sequence[Progress], data: JSONObject) -> Absent:
-    """Return why data of a kind is absent: either a call that might have added it failed, or the
-    branch was not taken.
+    """Return why data of a kind is absent: a call that might have added it failed, or its branch
+    was not taken.
 
-    `data` contains the data that does exist, keyed by kind.
+    `data` contains the existing data, keyed by kind.
     """
     failed = [writer.call.label for writer in bound if writer.status is CallStatus.FAILED]
     if failed:

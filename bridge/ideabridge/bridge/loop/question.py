@@ -69,22 +69,21 @@ FORKED: Final = "it had not ended when the run was forked"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question that is waiting for a person.
+    """A question that is waiting for a person.
 
     Attributes:
         kind: see `Kind`.
         approval: the id of the approval.
-        digest: the hash of what is shown. An answer is bound to it.
+        digest: the hash of what is shown, to which an answer is bound.
         shown: the call with its references resolved, or the plan as `{"calls", "output"}`.
-        why: the reason for the question. If there are several reasons, each is on a line of its
-            own.
+        why: the reason for the question. If there are several reasons, each is on its own line.
         call: the index of the call in the run, or None for a plan.
         item: the item of the call's `_each`.
         tool: the tool of the call.
-        asked: the server's question, if a server asks.
+        asked: the question from the server, if a server is asking.
         assumed: the assumptions behind the call; see `Settled.assumed`.
         hints: for a question about an unknown outcome, the hints about the code that ran.
-        standing: the tool that a person can *always* allow, or None if a person must see each call;
+        standing: the tool that a person can allow *always*, or None if a person must see each call;
             see `standing_tool`.
     """
 
@@ -120,8 +119,8 @@ class Question:
         """Return `{"approval", "call" or "plan", "why"}` and further members.
 
         The further members are `assumed` for a call that rests on assumptions, `choices` and `item`
-        for an unknown outcome, and `question`, as `{"module", "message", "schema"}`, for a server's
-        question.
+        for an unknown outcome, and `question`, as `{"module", "message", "schema"}`, for a question
+        from a server.
         """
         form: JSONObject = {
             "approval": self.approval,
@@ -144,7 +143,7 @@ class Question:
 
 
 def call_question(progress: Progress) -> Question | None:
-    """Return the question about running a call, or None if nobody has to decide."""
+    """Return the question of whether to run a call, or None if no decision is needed."""
     if (
         progress.status is not CallStatus.ASKING
         or progress.approval is None
@@ -233,8 +232,8 @@ def question_form(event: QuestionAsked) -> JSONObject:
 def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApproval | Refusal | None:
     """Apply a policy to a call whose references are resolved. Return None if the call runs.
 
-    Even if the policy allows the call, a person is asked about the uncertainties in it if the call
-    might change something. In a strict plan, a person is always asked about them. For `rules`, see
+    Even if the policy allows the call, a person is asked about its uncertainties if the call might
+    change something. In a strict plan, a person is always asked about them. For `rules`, see
     `Settings`.
     """
     call = progress.call
@@ -282,7 +281,7 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
 
 
 def _code_of(tool: Tool) -> str | None:
-    """Return a phrase that says which other tool's code a tool runs, if any.
+    """Return a phrase that names the other tool whose code a tool runs, or None if it runs its own.
 
     The author of a tool chooses its name, so the name alone might mislead.
     """
@@ -293,7 +292,7 @@ def _code_of(tool: Tool) -> str | None:
 
 
 def correction_by(proposed: JSONObject, event: CallDecided) -> JSONObject | None:
-    """Return the correction that a mind sees: `{"proposed", "ran", "by", "reason"}`, or None if the
+    """Return the correction shown to a mind, `{"proposed", "ran", "by", "reason"}`, or None if the
     call runs as proposed.
     """
     if event.decision == "approve" or (event.decision == "edit" and event.edited is None):
@@ -318,13 +317,13 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A valid edit of a call: other parameters, or another tool.
+    """A valid edit of a call, with other parameters or another tool.
 
     The edited call contains only literals. Its output path and instance do not change.
 
     Attributes:
-        call: the call that runs.
-        tool: the tool that replaces the call's own, or None if the tool stays the same.
+        call: the call to run.
+        tool: the tool that replaces the call's own, or None if the tool is not replaced.
     """
 
     call: JSONObject
@@ -338,8 +337,8 @@ def read_edit(
 
     Args:
         progress: the call.
-        edited: the resolved call that should run instead. If `_tool` is missing, the tool stays the
-            same.
+        edited: the resolved call that should run instead. If `_tool` is missing, the tool does not
+            change.
         catalogue: the tools that the person can choose from.
         policy: the policy of the run. A person cannot approve a call that the policy denies.
     """
@@ -441,7 +440,7 @@ def _parameters_problem(
 
 
 def edited_parameters(edited: JSONObject) -> list[JSONObject]:
-    """Return the parameters for each execution of an edited call."""
+    """Return the parameters of each execution of an edited call."""
     each = edited.get("_each")
     if isinstance(each, list):
         return objects_in(each)
@@ -449,8 +448,8 @@ def edited_parameters(edited: JSONObject) -> list[JSONObject]:
 
 
 def apply_edit(progress: Progress, event: CallDecided) -> Tool | None:
-    """Apply an edit to a call. Return the tool that replaces the call's own, or None if the tool
-    stays the same.
+    """Apply an edit to a call. Return the tool that replaces the call's own, or None if the tool is
+    not replaced.
     """
     if event.decision != "edit" or event.edited is None:
         return None

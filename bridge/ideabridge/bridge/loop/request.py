@@ -1,4 +1,4 @@
-"""Request: composes the Request for each step of a run, from the run's current context and the
+"""Request: composes the Request for each step of a run, from the current context of the run and the
 schema of the answer.
 """
 
@@ -41,7 +41,7 @@ _MOST_NAMED: Final = 5
 
 
 class Guidance:
-    """Reports which calls of plan messages are done.
+    """Reports which calls in plan messages are done.
 
     A call with an output path is done if there is a value at that path. Any other call is done if
     the run has made the same call.
@@ -58,11 +58,11 @@ class Guidance:
         self._made = {(call.instance, _written(call.raw)) for call in done}
 
     def with_status(self, message: Message) -> Message:
-        """Return a plan message with an additional member `standing`: a list with `{"place",
-        "tool", "writes"?, "done"}` for each call.
+        """Add a member `standing` to a plan message: a list with `{"place", "tool", "writes"?,
+        "done"}` for each call.
 
         If there are instances, `done` is the number of instances that have done the call, `of` is
-        the number of all instances, and `not_done` lists some of the others. At the first step, the
+        the number of all instances, and `not_done` lists some of the others. In the first step, the
         message is returned unchanged if no call in the plan is done.
         """
         plan = message.members or {"calls": message.value}
@@ -137,14 +137,14 @@ _REFERENCE = 200
 
 
 class SchemaCache:
-    """A bounded cache of composed schemas, shared by the runs in a process."""
+    """A bounded cache of composed schemas, shared by all runs in a process."""
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
         self._schemas: OrderedDict[str, SolutionValidator] = OrderedDict()
 
     def get(self, key: str, compose: Callable[[], JSONObject]) -> SolutionValidator:
-        """Return the schema with this key, calling `compose` if it is not in the cache."""
+        """Return the schema with this key, calling `compose` if it is not cached."""
         # Remove the schema and add it again, so that it counts as the newest. A thread and the
         # event loop can compose at the same time; at worst, both compose the same schema.
         schema = self._schemas.pop(key, None)
@@ -160,14 +160,14 @@ class SchemaCache:
 
 @dataclass(slots=True)
 class _Messages:
-    """Messages with the JSON that ideas store for each of them, and the encoding of that JSON."""
+    """Messages, each with the JSON that ideas store for it, and the encoding of that JSON."""
 
     messages: list[Message] = field(default_factory=list[Message])
     stored: list[JSONObject] = field(default_factory=list[JSONObject])
     bodies: list[Body] = field(default_factory=list[Body])
 
     def add(self, message: Message, body: Body | None = None) -> None:
-        """Add a message. Without a `body`, the message is encoded here."""
+        """Add a message. If `body` is None, the message is encoded here."""
         stored = message.to_json()
         self.messages.append(message)
         self.stored.append(stored)
@@ -205,7 +205,7 @@ class Composer:
         self._encoded: EncodedRequest | None = None
 
     def prepare(self, machine: Machine) -> None:
-        """Compose the first Request's schema in advance, for the cache, without any changes by
+        """Compose the schema of the first Request in advance and cache it, without any changes by
         handlers.
         """
         if machine.settings.thought_process:
@@ -219,9 +219,9 @@ class Composer:
 
         Args:
             machine: the run.
-            earlier: the event of a Request that has been made before. The Request then has the
-                tools and the output schema that the handlers left at that time, no matter what the
-                handlers do now.
+            earlier: the event of a Request that was already made. The Request then has the tools
+                and the output schema that the handlers left at that time, no matter what they do
+                now.
 
         Raises:
             HandlerError: a message handler failed, or left invalid tools or an invalid schema.
@@ -271,7 +271,7 @@ class Composer:
         return request
 
     def _as_stored(self, *parts: Sequence[Message]) -> list[_Messages]:
-        """Return messages in the form in which ideas store them. A message from the last Request is
+        """Return messages in the form in which ideas store them. Messages from the last Request are
         not encoded again.
         """
         last = self._bodies
@@ -291,7 +291,7 @@ class Composer:
 
     def _draft(self, machine: Machine, context: ContextParts, earlier: RequestMade | None) -> Draft:
         """Return the draft of a Request. If a value in it is shortened, the draft also offers the
-        tool that reads values.
+        tool for reading values.
         """
         base = machine.offer.initial
         base_schema = machine.offer.initial_schema
@@ -323,7 +323,7 @@ class Composer:
         return assembled(None)
 
     def _change(self, machine: Machine, draft: Draft) -> JSONObject | None:
-        """Return what the handlers changed about the tools and the output schema; see
+        """Return how the handlers changed the tools and the output schema; see
         `change_of_offer`.
         """
         base = machine.offer.initial
@@ -336,7 +336,7 @@ class Composer:
             raise HandlerError(str(error)) from error
 
     def stored(self, machine: Machine, request: Request) -> JSONObject:
-        """Return the Solution to the last Request as its idea stores it."""
+        """Return the Solution to the last Request as stored in its idea."""
         if machine.proposal is None:
             return machine.solution.to_json()
         schema = self._last
@@ -416,7 +416,7 @@ def _schema_of(
 
 def messages_around_calls(machine: Machine) -> tuple[list[Message], list[Message]]:
     """Return the context of the current step without the messages about calls, in two parts: the
-    messages before the messages about calls, and the messages after them.
+    messages before and the messages after the messages about calls.
 
     The context consists of the initial context with the current state, what the last Solution
     printed and added, and the corrections and errors of the last Solution.
@@ -456,8 +456,8 @@ def messages_around_calls(machine: Machine) -> tuple[list[Message], list[Message
 
 
 def _errors(errors: Sequence[JSONObject]) -> list[Message]:
-    """Return the messages about errors. If not all of them fit, return the first ones and the
-    number of the others.
+    """Return the messages about errors. If they do not all fit, return the first ones and the
+    number of the rest.
     """
     messages: list[Message] = []
     room = _SHOWN_ERRORS
@@ -486,8 +486,8 @@ def _errors(errors: Sequence[JSONObject]) -> list[Message]:
 def _program_texts(solution: CurrentSolution) -> list[str]:
     """Return what the next Request says about the last program.
 
-    It shows what the program printed and, if the program failed, the program itself, because a
-    Request never refers to an earlier one.
+    This is what the program printed and, if it failed, the program itself, because a Request never
+    refers to an earlier one.
     """
     texts: list[str] = []
     if solution.program is not None and solution.failed:
@@ -517,8 +517,8 @@ def _call_entry(progress: Progress) -> JSONObject:
     """Return the value of a `call` message: `{"place", "tool", "proposed"?, "instance"?, "reads"?,
     "status", "value"?, "also"?, "result"?, "assumed"?}`.
 
-    `value` is the reference to the value, `also` lists further references, and `result` is the
-    value itself if it is not in the state.
+    `value` is the reference to the value, `also` lists further references to it, and `result` is
+    the value itself if it is not in the state.
     """
     call = progress.call
     summary: JSONObject = {"place": call.place, "tool": call.name}

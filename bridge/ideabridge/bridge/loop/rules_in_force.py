@@ -1,4 +1,4 @@
-"""RulesInForce: the approval settings in a process whose configuration changes."""
+"""RulesInForce: the approval settings of a process whose configuration changes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ideabridge.bridge.loop.policy import ApprovalSetting, strictest_of
 
 
 class RulesInForce:
-    """The approval settings of a process, each with the time from which it was in force.
+    """The approval settings of a process, each with the time at which it took effect.
 
-    The configuration might have been changed by an assistant. A client that is already connected
-    therefore does not benefit from looser rules: each call from the client gets the strictest
-    verdict of all settings that have been in force since the client connected.
+    An assistant might have changed the configuration. A client that is already connected therefore
+    does not benefit from looser rules: each of its calls gets the strictest verdict of all settings
+    that have been in force since the client connected.
 
     Args:
         setting: the setting at the start of the process.
-        now: returns the current time, from a clock that never goes back.
+        now: returns the current time, from a monotonic clock.
     """
 
     def __init__(self, setting: ApprovalSetting, now: Callable[[], float]) -> None:
@@ -29,8 +29,8 @@ class RulesInForce:
             self._settings.append((self._now(), setting))
 
     def since(self, begun: float | None) -> ApprovalSetting:
-        """Return the setting for a client that connected at the time `begun`. None stands for the
-        start of the process.
+        """Return the setting for a client that connected at the time `begun`. None means the start
+        of the process.
         """
         current = self._settings[-1][1]
         strictest = current

@@ -1,5 +1,5 @@
-"""Settings: the limits and choices of a run, which let the machine repeat the same steps, and the
-amounts that a run has used.
+"""Settings: the limits and options of a run, with which the machine can repeat the same steps, and
+the amounts that a run has used.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class ModuleOrder:
     """The order of one server's calls, as configured.
 
     Attributes:
-        ordered: whether the calls of the server keep their listed order.
-        reads: names or patterns of tools that only read, no matter what their annotations say.
-        changes: names or patterns of tools that might change something, no matter what their
-            annotations say. This takes precedence over `reads`.
+        ordered: whether calls to the server keep their listed order.
+        reads: names or patterns of tools that only read, regardless of their annotations.
+        changes: names or patterns of tools that might change something, regardless of their
+            annotations. This takes precedence over `reads`.
     """
 
     ordered: bool = True
@@ -48,35 +48,33 @@ an explanation of a different kind, and notes are separate from assumptions; see
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The limits and choices of one run.
+    """The limits and options of one run.
 
     Attributes:
         order: which calls keep their listed order; see `ListedOrder`.
-        modules: how the configuration orders the calls of individual servers, keyed by server name.
-        parallel_calls: the maximum number of calls (and items of `_each`) that run at the same
-            time.
+        modules: how the configuration orders calls to individual servers, keyed by server name.
+        parallel_calls: the maximum number of calls (and items of `_each`) that run concurrently.
         calls: the maximum number of calls that a run can list.
         items: the maximum number of items in one `_each`.
         requests: the maximum number of Requests in a run.
         tokens: the maximum number of tokens that the run's minds can use, or None for no limit.
-        planning: `eager`: calls run as soon as they are listed. `lazy`: a Solution runs only after
-            a person has accepted it as a whole.
+        planning: with `eager`, calls run as soon as they are listed. With `lazy`, a Solution runs
+            only after a person has accepted it as a whole.
         depth: the maximum number of levels of rooms within rooms.
         cost: the maximum amount, in US dollars, that the run's minds can spend, or None for no
             limit.
-        wall_seconds: the maximum time, in seconds, for which a run can work. The runner measures
-            this time.
+        wall_seconds: the maximum working time of a run, in seconds, as measured by the runner.
         output_by_instance: whether the output is a map keyed by instance.
         thought_process: whether minds write their reasoning before the calls. The reasoning is
             journaled and has no other effect.
-        programs: whether Solutions and plans can be programs. A journal that lacks this setting
-            counts as False, because no mind was offered programs when it was written.
-        groups: whether an application writes the Solutions. If so, a Solution can combine its calls
-            into a group.
+        programs: whether Solutions and plans can be programs. If a journal lacks this setting, it
+            is False, because no mind was offered programs at that time.
+        groups: whether an application writes the Solutions, so that they can combine their calls
+            into groups.
         foresight: whether the values that exist before a Solution are checked before any part of it
-            runs. A journal that lacks this setting counts as False, because its calls failed only
-            when their turn came.
-        activities: the names that `_activity` can have, or None if they are not known.
+            runs. If a journal lacks this setting, it is False, because calls failed only when their
+            turn came at that time.
+        activities: the names that `_activity` can have, or None if they are unknown.
         rules: the version of the rules for calls; see `RULES`. It is 0 in journals that lack it.
         approval: see `ApprovalSetting`.
         shown: `value` and `request` of `Shown`, in bytes. If either is missing, it depends on the
@@ -187,7 +185,7 @@ class Spending:
         self.last = usage
 
     def add_room(self, spent: JSONObject | None) -> None:
-        """Count the usage of a room, in the form that `to_json` returns."""
+        """Count the usage of a room, given in the form that `to_json` returns."""
         if spent is None:
             return
 
@@ -199,7 +197,7 @@ class Spending:
         self.estimated += _count(spent, "estimated")
 
     def to_json(self) -> JSONObject:
-        """Return the sums as an event stores them, omitting zeros."""
+        """Return the sums as stored in an event, omitting zeros."""
         sums: JSONObject = {
             "requests": self.requests,
             "calls": self.calls,
@@ -217,7 +215,8 @@ class Spending:
         return self.input_tokens + self.output_tokens
 
     def over(self, settings: Settings, requests: int = 0) -> str | None:
-        """Return a sentence about the limit that forbids another Request, or None if none does.
+        """Return a sentence about the limit that prevents another Request, or None if no limit
+        does.
 
         `requests` is the number of Requests so far.
         """

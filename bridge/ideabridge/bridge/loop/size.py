@@ -1,4 +1,4 @@
-"""Size: measures how large parameters and outputs are once their references are replaced with
+"""Size: measures how large parameters and outputs become when their references are replaced with
 values.
 
 Values are shared in memory. Without these limits, many references to one value could fill the
@@ -27,11 +27,11 @@ _MEMORY_PER_VALUE: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size that a value has once it is written out.
+    """The size of a value when written out.
 
     Attributes:
         size: the number of bytes of JSON.
-        values: the number of values in the value, including the value itself.
+        values: the number of nested values, including the value itself.
     """
 
     size: int = 0
@@ -64,10 +64,10 @@ _REMEMBERED: Final = 4
 
 
 class LargeSizes:
-    """Measures values and remembers the sizes of the last few large values, because the calls in a
+    """Measures values, and caches the sizes of the most recent large ones, because the calls in a
     plan read the same values again and again.
 
-    Values are never changed in place, so the same object always has the same size.
+    Values are never modified in place, so the same object always has the same size.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,8 @@ class LargeSizes:
 
 
 def too_large(name: str, size: Size) -> str | None:
-    """Return an error if a value, with everything that it refers to, is too large, or None.
+    """Return an error if a value is too large together with everything that it refers to, and None
+    otherwise.
 
     Args:
         name: how the message refers to the value.

@@ -1,4 +1,4 @@
-"""Solution: the calls and the output of one answer, read and checked before any of them runs.
+"""Solution: the calls and output of one answer, read and checked before any of the calls runs.
 
 `SolutionReader` turns each Solution that arrives in one piece into a `Proposal`: it binds the
 references and finds the problems. In a lazy run, every Solution is a plan (`Planning`). The reader
@@ -53,15 +53,14 @@ LAZY = (
 
 @dataclass(slots=True)
 class CurrentSolution:
-    """The Solution that a machine is running. It contains the parts that its author has written so
-    far.
+    """The Solution that a machine is running, with the parts written so far.
 
     Attributes:
         calls: the calls of the Solution.
         output: the output, or None if the Solution has no output or the answer was cut off.
         extra: the other members of the answer, keyed by name.
         places: the places of the calls in the plan, if instances share them; see `CallProposed`.
-        broken: why the answer was cut off, or None if it is complete.
+        broken: why the answer was cut off, or None if it was not.
         program: the program, if the answer is one. `calls` then contains the calls that the program
             has made so far.
         failed: whether the program has ended with an error.
@@ -78,7 +77,7 @@ class CurrentSolution:
     printed: list[str] = field(default_factory=list[str])
 
     def to_json(self) -> JSONObject:
-        """Return the Solution as an idea stores it: `{..., "calls", "output"}`, or `{...,
+        """Return the Solution as stored in an idea: `{..., "calls", "output"}`, or `{...,
         "program"}`.
         """
         if self.program is not None:
@@ -105,7 +104,7 @@ class Proposal:
         )
 
     def expect_well_formed(self) -> Self:
-        """Return the proposal.
+        """Return the proposal if it is well formed.
 
         Raises:
             JournalError: the Solution is malformed.
@@ -115,7 +114,7 @@ class Proposal:
         return self
 
     def shown(self) -> JSONObject:
-        """Return the plan in the form shown to people: `{"calls", "output"}`.
+        """Return the plan as shown to people: `{"calls", "output"}`.
 
         Each call is listed once for all instances.
         """
@@ -125,9 +124,9 @@ class Proposal:
         }
 
     def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
-        """Return the correction that a mind sees after a person's decision on the plan.
+        """Return the correction shown to a mind after a person's decision on the plan.
 
-        The person replaced the plan with `ran` or, if that is None, denied it.
+        The person replaced the plan with `ran` or, if `ran` is None, denied it.
         """
         return {
             "proposed": self.shown(),
@@ -138,7 +137,7 @@ class Proposal:
 
 
 def _check_group(graph: Graph, pattern: Pattern, output: JSON) -> None:
-    """Add the problems with a group: alternatives that depend on each other, an output, or no
+    """Record the problems with a group: alternatives that depend on each other, an output, or no
     calls.
     """
     if output is not None:
@@ -164,8 +163,8 @@ _REJECTION: Final = 16_000
 
 
 def rejection(errors: Sequence[JSONObject]) -> str:
-    """Return the errors in a malformed Solution, one per line. After 16,000 characters, further
-    errors are only counted.
+    """Return the errors in a malformed Solution, one per line. After 16,000 characters, the
+    remaining errors are only counted.
     """
     lines: list[str] = []
     cycles: set[str] = set()
@@ -210,12 +209,11 @@ all of these calls write, there would be 25 million edges.
 
 @dataclass(frozen=True, slots=True)
 class CheckedSolution:
-    """A Solution that has been checked but is not part of the run yet.
+    """A Solution that has been checked, but is not part of the run yet.
 
     Attributes:
         event: the event that adds it to the run.
-        errors: a list of `{"call", "place", "error"}`, which is empty if the Solution is well
-            formed.
+        errors: a list of `{"call", "place", "error"}`; empty if the Solution is well formed.
         proposal: the Solution with its calls bound, or None if it has too many calls or references
             to be bound.
     """
@@ -254,7 +252,7 @@ class SolutionReader:
 
     @property
     def room(self) -> int:
-        """The number of further calls that the run and its rooms can list."""
+        """The number of calls that the run and its rooms can still list."""
         return self._settings.calls - self._spending.calls - self.listed
 
     def offer(self, catalogue: Catalogue) -> None:
@@ -282,7 +280,7 @@ class SolutionReader:
         return graph
 
     def check(self, event: SolutionProposed) -> CheckedSolution:
-        """Check a Solution that arrives in one piece. A later `take` does not bind it again."""
+        """Check a Solution that arrived in one piece. A later `take` does not bind it again."""
         errors = self.check_count(len(event.calls)) or _over_references(event.calls, event.output)
         if errors:
             return CheckedSolution(event, errors)
@@ -295,8 +293,8 @@ class SolutionReader:
         return self._checked
 
     def check_count(self, calls: int) -> list[JSONObject]:
-        """Return a list with the error if the run is not allowed to list this many more calls.
-        Otherwise, return an empty list.
+        """Return a list with one error if the run is not allowed to list this many more calls, and
+        an empty list otherwise.
         """
         if calls <= self.room:
             return []
@@ -305,8 +303,8 @@ class SolutionReader:
         )
 
     def take(self, event: SolutionProposed) -> Proposal:
-        """Return the proposal for a whole Solution. If `check` has checked this same event last,
-        the calls are already bound.
+        """Return the proposal for a whole Solution. If this event was the last one that `check`
+        checked, its calls are already bound.
         """
         checked = self._checked
         self._checked = None
@@ -322,7 +320,7 @@ class SolutionReader:
         return proposal
 
     def note(self, listed: Iterable[Progress]) -> None:
-        """Count the calls that become part of the run, and remember their ids."""
+        """Count calls that become part of the run, and record their ids."""
         for progress in listed:
             self.listed += 1
             if progress.call.id is not None:
@@ -334,8 +332,8 @@ def _refusal(message: str) -> list[JSONObject]:
 
 
 def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
-    """Return a list with the error if a Solution has too many references. Otherwise, return an
-    empty list.
+    """Return a list with one error if a Solution has too many references, and an empty list
+    otherwise.
     """
     # This counts `a || b` twice. It also counts escaped daggers, which are rare.
     count = sum(
@@ -362,7 +360,7 @@ class PlanResult:
 
     Attributes:
         plan: the plan as it was proposed.
-        runs: the plan that runs, or None if no plan runs.
+        runs: the plan to run, or None if no plan runs.
         errors, corrections: reports for the mind.
         reason: why a person denied the plan.
     """
@@ -375,11 +373,11 @@ class PlanResult:
 
 
 class Planning:
-    """The plan of a lazy run, from its first piece until it is accepted as a whole or set aside.
+    """The plan of a lazy run, from its first piece until it is accepted as a whole or discarded.
 
     Args:
-        reader: reads the run's Solutions.
-        step: the run's step.
+        reader: reads the Solutions of the run.
+        step: the step of the run.
         plan: the plan, if it arrived in one piece. Otherwise `take` collects its pieces.
     """
 
@@ -406,7 +404,7 @@ class Planning:
         return self.plan.graph.closed
 
     def due(self) -> list[AskPlan]:
-        """Return the effect that asks a person about a waiting plan, unless a person was already
+        """Return the effect that asks a person about the waiting plan, unless one has already been
         asked.
         """
         if not self.waits or self._asked:
@@ -415,7 +413,7 @@ class Planning:
         return [AskPlan(question.approval, question.digest)]
 
     def settled(self) -> PlanResult | None:
-        """Return the result of a complete plan, or None if someone has to be asked first."""
+        """Return the result of a complete plan, or None if someone must be asked first."""
         plan = self.plan
         if plan.solution.broken is not None:
             # Nothing in the plan has run yet, so an incomplete plan can simply be dropped.
@@ -429,7 +427,7 @@ class Planning:
         return None
 
     def take(self, event: PlanEvent) -> PlanResult | None:
-        """Process one event. If the event settles the plan, return the result.
+        """Process one event, and return the result if the event settles the plan.
 
         Raises:
             JournalError: the event does not fit.

@@ -1,9 +1,9 @@
-"""Standing: identifies a call's tool for standing rules.
+"""Standing: identifies the tool of a call for standing rules.
 
 A standing rule is a person's answer *always*: a tool runs in one workspace without a question. The
 rules are kept outside the loop, by `standing_rules.py`. When a call is about to ask, the runner
-looks for a rule that covers the call, and journals that rule in the call's `CallDecided`. The rules
-are not needed to fold the journal, because the journal records what they decided.
+looks for a rule that covers it, and journals the rule in the call's `CallDecided`. The rules are
+not needed to fold the journal, because the journal records their decisions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ideabridge.tools.tool import Tool
 
 @dataclass(frozen=True, slots=True)
 class StandingTool:
-    """A call's tool, in the form to which a standing rule is bound.
+    """The tool of a call, in the form to which a standing rule is bound.
 
     Attributes:
         module: the server, or "" for an in-process tool.
-        name: the name of the tool in its server.
+        name: the name of the tool on its server.
         activity: the code that runs, or "" for a server's tool.
         digest: the digest of the definition; see `Tool.digest`.
     """
@@ -33,7 +33,7 @@ class StandingTool:
 
     @property
     def label(self) -> str:
-        """The name that people see: `module.name`, or only the name for an in-process tool."""
+        """The name to display: `module.name`, or only the name for an in-process tool."""
         return f"{self.module}.{self.name}" if self.module else self.name
 
 
@@ -41,9 +41,9 @@ def standing_tool(progress: Progress) -> StandingTool | None:
     """Return the tool that a standing rule would cover, or None if no rule is allowed to cover the
     call.
 
-    No rule covers the following calls, so a person decides on each of them: a call that rests on
-    assumptions, a call that someone has edited, a call whose tool is a task for a mind or opens a
-    room, and a call that runs another tool's code.
+    No rule covers a call that rests on assumptions, a call that someone has edited, a call whose
+    tool is a task for a mind or opens a room, or a call that runs another tool's code. A person
+    decides on each of these.
     """
     call = progress.call
     tool = progress.tool
@@ -63,7 +63,7 @@ def coverable(tool: Tool, activity: str | None = None) -> StandingTool | None:
 
     Args:
         tool: the tool.
-        activity: the code that a call names, if it does not run the in-process tool's own.
+        activity: the code that a call names, if it is not the in-process tool's own.
     """
     if tool.in_room or tool.passes_to is not None:
         return None

@@ -1,19 +1,19 @@
-"""StoredSolution: a Solution in the form that an idea stores. This form satisfies the Request's
-schema.
+"""StoredSolution: a Solution in the form stored in an idea, which satisfies the schema of the
+Request.
 
 A Solution is read leniently: a malformed call fails, and the others run. The stored Solution
 contains only what the schema accepts:
 
-- a call in a different notation (`_tool: "git.log"`, no `_module`, a null) is rewritten as the
-  schema requires;
-- a call that the schema refuses is left out, together with the calls that refer to its result by
-  number. References to later results are renumbered;
-- a member that the schema does not name is left out;
-- an output that the schema refuses becomes null;
-- a required member that is missing is stored empty.
+- A call in a different notation (`_tool: "git.log"`, no `_module`, a null) is rewritten as the
+  schema requires.
+- A call that the schema rejects is omitted, together with the calls that refer to its result by
+  number. References to later results are renumbered.
+- A member that is not in the schema is omitted.
+- An output that the schema rejects becomes null.
+- A missing required member is stored empty.
 
-The journal and `IdeaMeta.written` contain the Solution as it was written. A recording answers with
-the Solution as it was written.
+The journal and `IdeaMeta.written` contain the Solution as it was written. A recording also answers
+with the Solution as it was written.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _OWN: Final = ("calls", "output", "program")
 class SolutionValidator:
     """The schema of a Solution, with a validator for each of its parts.
 
-    A call is checked against its own tool's schema, because a check against the union of all tools'
-    schemas would take a thousand times as long.
+    A call is checked against the schema of its own tool, because checking it against the union of
+    all tools' schemas would take a thousand times as long.
 
     Args:
         document: the composed schema.
@@ -70,7 +70,7 @@ class SolutionValidator:
 
     @cached_property
     def _calls(self) -> dict[tuple[str, str], CallSchema]:
-        """The schemas of calls, keyed by server and tool. The server "" means that the tool has no
+        """The schemas of calls, keyed by server and tool. The server is "" for tools without a
         server.
         """
         # Create this map only on demand: most Requests offer many tools, and some are answered
@@ -107,7 +107,7 @@ class SolutionValidator:
         return written if _is_valid(validator, written, checked=is_sound) else None
 
     def admits(self, name: str, value: JSON, *, checked: bool = False) -> bool:
-        """Return whether the schema accepts this value for a member or for the output. A reference
+        """Return whether the schema accepts a value for a member or for the output. A reference
         counts as a value.
 
         `checked` says whether the value is known to satisfy the schema once its references are
@@ -117,7 +117,7 @@ class SolutionValidator:
         return part is not None and _is_valid(self._validator(part), {name: value}, checked=checked)
 
     def _validator(self, part: JSONObject) -> Validator:
-        """Return the validator for one part, which is created on first use."""
+        """Return the validator for one part, creating it on first use."""
         validator = self._validators.get(id(part))
         if validator is None:
             validator = self._compiled(part)
@@ -126,7 +126,7 @@ class SolutionValidator:
         return validator
 
     def _compiled(self, part: JSONObject) -> Validator:
-        """Return a validator for one part, including the definitions that the part refers to."""
+        """Return a validator for one part, including the definitions that it refers to."""
         defs = self._schema.definitions_for(part)
         schema: JSONObject = {**part, "$defs": defs} if defs else part
         return Validator(schema, what="the solution")
@@ -135,7 +135,7 @@ class SolutionValidator:
 def stored_solution(
     proposal: Proposal, schema: SolutionValidator, *, has_output: bool
 ) -> JSONObject:
-    """Return the Solution as an idea stores it: `{..., "calls", "output"}`, or `{..., "program"}`.
+    """Return the Solution as stored in an idea: `{..., "calls", "output"}`, or `{..., "program"}`.
 
     Args:
         proposal: the Solution.
@@ -171,8 +171,8 @@ def stored_solution(
 def _calls(
     calls: list[Call], schema: SolutionValidator
 ) -> tuple[list[JSON], dict[int, int | None]]:
-    """Return the calls that the schema accepts, and the new number of each call's result. The
-    number is None for a call that is left out.
+    """Return the calls that the schema accepts, and the new number of each call's result, which is
+    None for omitted calls.
     """
     fitting = [(call, schema.call(call)) for call in calls]
     if all(written is not None for _, written in fitting):
@@ -195,8 +195,8 @@ def _calls(
 
 
 def _numbers(fitting: list[tuple[Call, JSONObject | None]]) -> dict[int, int | None]:
-    """Return the new number of the result at each place. The number is None if all calls at the
-    place are left out.
+    """Return the new number of the result at each place, which is None if all calls at the place
+    are omitted.
 
     In a plan, the instances share the places.
     """
@@ -214,11 +214,11 @@ def _numbers(fitting: list[tuple[Call, JSONObject | None]]) -> dict[int, int | N
 
 
 class _LeftOutError(Exception):
-    """A value refers to the result of a call that is left out."""
+    """Raised when a value refers to the result of an omitted call."""
 
 
 def _renumbered(value: JSON, numbers: Mapping[int, int | None]) -> JSON:
-    """Return the value with the results' new numbers in its references.
+    """Return the value with the new numbers of results in its references.
 
     Raises:
         _LeftOutError: a reference names a result without a new number.

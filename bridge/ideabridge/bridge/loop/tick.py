@@ -35,7 +35,7 @@ Invariants:
   that are waiting for a person. Only `_take_place`, `_free_place`, `_pause`, `_resume`,
   `_open_approval` and `_end_asking` change them.
 - At most `settings.parallel_calls` executions have a place.
-- When no call can change its status and nobody is being asked, circles of calls that are waiting
+- When no call can change its status and nobody is being asked, cycles of calls that wait
   for each other are broken up. Data then takes precedence over order. If only the order holds a
   call back, the call runs. If data alone forms the circle, its calls fail.
 
@@ -111,16 +111,15 @@ _NAMED_IN_COMMON: Final = 20
 
 
 class Group:
-    """Decides what happens to the other calls in a Solution when a call ends.
+    """Decides what happens to the other calls of a Solution when a call ends.
 
     Args:
-        pattern: `all`: a failure cancels all other calls, and nothing is written before every call
-            has succeeded. `any`: the first success cancels all other calls. `race`: the first call
-            that ends cancels all other calls. None: the calls are independent.
+        pattern: with `all`, a failure cancels all other calls, and nothing is written until every
+            call has succeeded. With `any`, the first success cancels all other calls. With `race`,
+            the first call to end cancels all other calls. With None, the calls are independent.
 
     Attributes:
-        decided: why the calls that have not settled are cancelled, or None if they are not
-            cancelled.
+        decided: why the unsettled calls are cancelled, or None if they are not.
         cancelled: why someone cancelled the Solution, or None if nobody did.
     """
 
@@ -152,15 +151,15 @@ class Group:
     def catches(self) -> bool:
         """Return whether `p || q` catches a failure.
 
-        In a group of alternatives, a failed call does not write anything, because a different call
-        might succeed.
+        In a group of alternatives, a failed call writes nothing, because a different call might
+        succeed.
         """
         return self.pattern != "any"
 
     @property
     def reports_failures(self) -> bool:
-        """Return whether a failed call counts as an error. If another alternative has succeeded,
-        the call does not count as an error.
+        """Return whether a failed call counts as an error, which it does unless another alternative
+        has succeeded.
         """
         return not (self.pattern == "any" and self._won)
 
@@ -177,7 +176,7 @@ class Tick:
     """Runs the calls of one Solution.
 
     Args:
-        graph: the Solution's calls. The graph is already closed if the Solution arrived in one
+        graph: the calls of the Solution. The graph is already closed if the Solution arrived in one
             piece.
         memory: the documents of the run.
         settings: the settings of the run.
@@ -188,12 +187,12 @@ class Tick:
     Attributes:
         due: the effects that no event has acknowledged.
         progress: the progress of each call, keyed by index.
-        rooms: the executions that rooms answer and that have not ended.
+        rooms: the unfinished executions that rooms answer.
         corrections: reports on the calls that people changed or denied.
         settled: the calls in the order in which they settled.
         program: whether a program proposes the calls and waits for their results.
-        unheard: the calls whose results a program had not received when the program ended, or None
-            while the program is running.
+        unheard: the calls whose results a program had not received when it ended, or None while it
+            is running.
     """
 
     def __init__(
@@ -248,7 +247,7 @@ class Tick:
         self._drain()
 
     def _doubt_site(self, progress: Progress, line: int) -> None:
-        """Record, unless the call is read-only, that no recorded run shows what it does."""
+        """Record that no recorded run shows what the call does, unless the call is read-only."""
         if progress.tool is not None and progress.hints.read_only is not True:
             reason = f"no recorded run has made the call in line {line} of the program"
             progress.doubts.assumed.append({"at": f"calls.{progress.call.index}", "why": reason})
@@ -329,8 +328,8 @@ class Tick:
             progress.doubts.add_room(f"calls.{progress.call.place}", event.doubts)
 
     def learn(self, call: int, message: Message) -> None:
-        """Add data from an activity. Later calls in the Solution see it, unless the calls are
-        alternatives.
+        """Add data from an activity. Later calls in the Solution see this data, unless the calls
+        are alternatives.
         """
         if self.group.pattern in (None, "all"):
             self._visible.learn(call, message.instance, message.kind, message.value)
@@ -340,7 +339,7 @@ class Tick:
 
     def ask_in_call(self, event: OutcomeAsked | QuestionAsked) -> None:
         """Record that a person is asked about the unknown outcome of an execution, or is asked a
-        question from its server.
+        question by its server.
         """
         item = running_item(self.progress, event.call, event.item)
         if not item.can_ask:
@@ -358,7 +357,7 @@ class Tick:
         asked: OutcomeAsked | QuestionAsked | None,
         answer: OutcomeDecided | QuestionAnswered,
     ) -> None:
-        """Give an execution its place back after its question has been answered."""
+        """Give an execution its place back after its question was answered."""
         if asked is None:
             raise JournalError(f"call {answer.call} has no open question of this kind")
         if asked.digest != answer.digest:
@@ -375,7 +374,7 @@ class Tick:
         self._drain()
 
     def question_refused(self, event: QuestionRefused) -> None:
-        """Record that a question from the server of an execution was passed to nobody."""
+        """Record that a question from the server of an execution was not passed to anyone."""
         running_item(self.progress, event.call, event.item)
         progress = self.progress[event.call]
         refused = f"server {event.module!r} asked {event.message!r}, and got no answer: {event.why}"
@@ -467,9 +466,9 @@ class Tick:
     def judge_again(self, settings: Settings) -> None:
         """Apply new rules to the calls that have not settled.
 
-        A new verdict counts only if it is stricter: a call that is asking can be denied, and a call
-        that was allowed can be made to ask. A call approved by a person or an approver asks again
-        only if the rules now deny it. A call approved by an assistant also asks again if only
+        A new verdict applies only if it is stricter: a call that is asking can be denied, and a
+        call that was allowed can be made to ask. A call approved by a person or an approver asks
+        again only if the rules now deny it. A call approved by an assistant also asks again if only
         persons are now allowed to decide. Once a call has begun, nobody can be asked about its
         remaining items, so they fail. A room judges its own calls.
         """
@@ -484,7 +483,7 @@ class Tick:
         self._drain()
 
     def _judge_question(self, progress: Progress) -> None:
-        """Deny a call that is waiting for a decision if the policy now denies the call."""
+        """Deny a call that is waiting for a decision if the policy now denies it."""
         verdict = self._apply_policy(progress)
         if not isinstance(verdict, Refusal) or progress.approval is None:
             return
@@ -493,8 +492,8 @@ class Tick:
         self._fail(progress, verdict.kind, verdict.message)
 
     def _judge_allowed(self, progress: Progress) -> None:
-        """Revoke a call's permission to run if the call has not begun and the policy now asks about
-        it or denies it.
+        """Revoke the permission of a call that has not begun if the policy now asks about it or
+        denies it.
         """
         verdict = self._objection(progress)
         if verdict is None:
@@ -507,8 +506,8 @@ class Tick:
             self._end_open(progress, _objected(verdict))
 
     def _objection(self, progress: Progress) -> AskApproval | Refusal | None:
-        """Return why the current rules forbid a call that was allowed or approved, or None if the
-        call can still run.
+        """Return why the current rules forbid a call that was allowed or approved, or None if they
+        do not.
         """
         verdict = self._apply_policy(progress)
         by = progress.approved_by
@@ -518,7 +517,7 @@ class Tick:
         return verdict
 
     def _end_open(self, progress: Progress, error: JSONObject) -> None:
-        """End those items of a call that have not begun, with an error."""
+        """End the items of a call that have not begun, with an error."""
         self._drop_queued(progress)
         for item in progress.items:
             if not item.started and not item.finished:
@@ -556,8 +555,8 @@ class Tick:
             self._free_place()
 
     def _allow(self, progress: Progress) -> None:
-        """Approve a waiting call if a grant covers the call. A person is still asked about anything
-        uncertain in it.
+        """Approve a waiting call if a grant covers it. A person is still asked about its
+        uncertainties.
         """
         if (
             progress.approval is None
@@ -574,7 +573,7 @@ class Tick:
             self.due["approve", index, None] = Allow(progress.call, digest, grant.call, grant.by)
 
     def _withdraw_approval(self, progress: Progress) -> None:
-        """Withdraw the question whether a call may run, and the grant that would answer it."""
+        """Withdraw the question of whether a call may run, and the grant that would answer it."""
         self._withdraw_grant(progress)
         self.due.pop(("approve", progress.call.index, None), None)
         progress.approval = None
@@ -591,11 +590,11 @@ class Tick:
         self._running += 1
 
     def _free_place(self) -> None:
-        """Stop counting an execution that has ended or that will not run for now."""
+        """Stop counting an execution that has ended or will not run for now."""
         self._running -= 1
 
     def _pause(self) -> None:
-        """Free the place of an execution, and count the execution as waiting for a person."""
+        """Free the place of an execution, and count it as waiting for a person."""
         self._running -= 1
         self._asking += 1
 
@@ -605,7 +604,7 @@ class Tick:
         self._running += 1
 
     def _open_approval(self, progress: Progress, question: AskApproval) -> None:
-        """Let a call wait until a person decides whether it may run."""
+        """Make a call wait until a person decides whether it may run."""
         progress.approval = Approval(
             question.approval, question.digest, question.resolved, question.why
         )
@@ -626,8 +625,8 @@ class Tick:
 
     @property
     def ended(self) -> bool:
-        """True if the answer has ended, every call has settled, and the group, if the calls form
-        one, has been committed or given up.
+        """True if the answer has ended, every call has settled, and the group, if any, has been
+        committed or given up.
         """
         return (
             self.graph.closed
@@ -637,7 +636,7 @@ class Tick:
 
     @property
     def waits_for_people(self) -> bool:
-        """True if the calls are waiting only for people's decisions."""
+        """True if the calls are only waiting for people to decide."""
         if self._asking == 0 or self._running or not (self.graph.closed or self.program):
             return False
         return not any(isinstance(effect, Allow) for effect in self.due.values())
@@ -720,11 +719,11 @@ class Tick:
             self.due["commit", -1, None] = Commit(tuple(self.progress))
 
     def _stuck(self) -> bool:
-        """Break up circles of calls that are waiting for each other, once no other call can change
-        its status.
+        """Break up cycles of calls that wait for each other, once no other call can change its
+        status.
 
         Data takes precedence over order: if only the order holds a call back, the call runs. If
-        data alone forms the circle, its calls fail.
+        data alone forms the cycle, its calls fail.
         """
         if (
             not self.graph.closed
@@ -814,8 +813,8 @@ class Tick:
         self._named_in_common[call.index] = [named_call.index for named_call in named]
 
     def _forget_named(self, progress: Progress) -> None:
-        """After a question that named other calls was denied, let each of the named calls ask its
-        own question.
+        """After a question that named other calls was denied, let each of these calls ask its own
+        question.
         """
         if self._named_in_common.pop(progress.call.index, ()):
             own = f"calls.{progress.call.place}"
@@ -843,7 +842,7 @@ class Tick:
         return None if computation is None else computation.shared_reason
 
     def _put_up(self, progress: Progress, items: list[Item]) -> None:
-        """Apply the policy to a resolved call, unless nothing is left to execute."""
+        """Apply the policy to a resolved call, unless there is nothing left to execute."""
         progress.items = items
         if all(item.finished for item in items):
             self._complete(progress, None)
@@ -867,7 +866,7 @@ class Tick:
         self._let_go(progress)
 
     def _let_go(self, progress: Progress) -> None:
-        """Run a call, or let it wait for calls that precede it in the listed order."""
+        """Run a call, or make it wait for calls that precede it in the listed order."""
         before = self.graph.order.before(progress.call, self._is_settled)
         progress.is_held_back = before is not None
         if before is None:
@@ -876,8 +875,8 @@ class Tick:
             self._waiting.setdefault(before, []).append(progress.call.index)
 
     def _queue_items(self, progress: Progress) -> None:
-        """Queue the executions of a call: all of them, or only the next if they run one after
-        another.
+        """Queue the executions of a call: all of them or, if they run one at a time, only the
+        next.
         """
         call = progress.call
         open_ = (
@@ -891,8 +890,8 @@ class Tick:
         return self.progress[index].settled
 
     def _reorder(self, progress: Progress, tool: Tool) -> None:
-        """Apply the listed order again after a different tool has been chosen for a call. Queued
-        calls might have to wait again.
+        """Apply the listed order again after a call's tool was replaced. Queued calls might have to
+        wait again.
         """
         self.graph.replace(progress.call, tool)
         self._consider.extend(self._waiting.pop(progress.call.index, ()))
@@ -965,7 +964,7 @@ class Tick:
         self._fail_with(progress, {"kind": kind, "message": message})
 
     def _fail_with(self, progress: Progress, error: JSONObject, partial: JSON = None) -> None:
-        """Write the failure to `q` if the call writes to `p || q`. Otherwise, fail the call."""
+        """If the call writes to `p || q`, write the failure to `q`. Otherwise, fail the call."""
         call = progress.call
         progress.error = error
         target = call.target
@@ -1030,7 +1029,7 @@ class Tick:
         self._drain()
 
     def _cancel_rest(self) -> None:
-        """Cancel the calls that have not settled, and undo what a failed group wrote."""
+        """Cancel the unsettled calls, and undo what a failed group wrote."""
         self._queue.clear()
         self._consider.clear()
         self._waiting.clear()
@@ -1089,7 +1088,9 @@ class Tick:
 
 
 def _expect_rule(event: events.CallDecided) -> None:
-    """Raise `JournalError` if a decision gives or cites a standing rule, but no person approved."""
+    """Raise `JournalError` if a decision creates or cites a standing rule but no person
+    approved.
+    """
     if event.rule is None and event.always is None:
         return
     if event.decision != "approve" or event.by.kind != "person":

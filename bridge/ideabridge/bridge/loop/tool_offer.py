@@ -1,7 +1,7 @@
-"""ToolOffer: the tools and the output schema that each Request of a run offers.
+"""ToolOffer: the tools and output schema that each Request of a run offers.
 
 A run begins with a catalogue and an output schema. Message handlers can change both for a Request,
-whose event records the change.
+and the event of the Request records the change.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Latent: TypeAlias = Callable[[Iterable[Tool]], Iterable[ToolKey]]
 
 
 class ToolOffer:
-    """The tools and the output schemas of a run and of its current Request.
+    """The tools and output schemas of a run and of its current Request.
 
     Args:
-        initial: the tools with which the run began.
-        output_schema: the output schema with which the run began.
+        initial: the tools that the run began with.
+        output_schema: the output schema that the run began with.
 
     Attributes:
         initial, initial_schema: the arguments.
-        current, output_schema: the tools and the output schema of the current Request.
-        every: every tool that the run has had at any time.
+        current, output_schema: the tools and output schema of the current Request.
+        every: all tools that the run has ever had.
     """
 
     def __init__(self, initial: Catalogue, output_schema: JSONObject | None = None) -> None:
@@ -43,8 +43,8 @@ class ToolOffer:
         self._change: JSONObject | None = None
 
     def change(self, change: JSONObject | None) -> bool:
-        """Set the offer of the next Request. Return whether this offer differs from the offer of
-        the last Request.
+        """Set the offer of the next Request. Return whether it differs from that of the last
+        Request.
 
         Args:
             change: see `change_of_offer`. None means the run's initial tools and output schema.
@@ -78,13 +78,12 @@ def change_of_offer(
     output_schema: object,
     latent: Latent,
 ) -> JSONObject | None:
-    """Return the changes that message handlers made to the tools and the output schema, or None if
-    they made none.
+    """Return how message handlers changed the tools and the output schema, or None if they did not.
 
     The result is `RequestMade.offered`, so that a folded run accepts the same Solutions:
-    `{"tools"?: [...], "latent"?: [...], "output_schema"?: ...}`. `tools` lists an initial tool of
-    the run by its number among the initial tools, and a new tool by its definition. `output_schema`
-    is null if the output is text.
+    `{"tools"?: [...], "latent"?: [...], "output_schema"?: ...}`. In `tools`, an initial tool is
+    represented by its number, and a new tool by its definition. `output_schema` is null if the
+    output is text.
 
     Args:
         base: the initial tools of the run.
@@ -125,7 +124,7 @@ def change_of_offer(
 
 
 def _tools_by_key(tools: Sequence[object]) -> dict[ToolKey, Tool]:
-    """Return the tools that the message handlers left, in the handlers' order."""
+    """Return the tools left by the message handlers, in the handlers' order."""
     by_key: dict[ToolKey, Tool] = {}
     for tool in tools:
         if not isinstance(tool, Tool):
