@@ -116,6 +116,9 @@ LARGEST: Final = {
 }
 
 
+OFFICE: Final = ("calendar", "mail", "notes")
+"""The servers that work."""
+
 SERVERS_OF_IT: Final = {
     "servers": "modules",
     "server": "modules/notes",
@@ -141,8 +144,8 @@ def equip(folder: Path) -> None:
     """Give the person of a page a configuration with servers, and Cursor with others."""
     office = str(Path(__file__).with_name("office_servers.py"))
     servers: dict[str, Any] = {
-        name: {"command": sys.executable, "args": [office, name]}
-        for name in ("calendar", "mail", "notes")
+        name: {"command": sys.executable, "args": [office, name], "start": "eager"}
+        for name in OFFICE
     }
     env = {"API_TOKEN": "ghp_ofapicture1234567DDDD"}
     github = {"command": "github-mcp-server", "args": ["stdio"], "env": env}
@@ -176,38 +179,55 @@ CLIENTS: Final = ("cursor-vscode 1.2.0", "claude-code 2.1.0", "claude-code 2.1.0
 
 
 def spread_over_a_week(store: Path) -> None:
-    """Change the runs of a store as if several clients had asked for them within a week."""
+    """Change the runs of a store as if several clients had asked for them within a week.
+
+    A server keeps journals in memory, so it must not be open.
+    """
     with closing(sqlite3.connect(store, timeout=30)) as database, database:
-        runs = database.execute("SELECT number, status FROM runs ORDER BY number DESC").fetchall()
+        runs = database.execute("SELECT number FROM runs ORDER BY number DESC").fetchall()
         minutes_ago = 0.0
-        for place, (number, status) in enumerate(runs):
-            # The newest runs are minutes old, and the oldest are almost a week old. A run that
-            # waits is never so old that it would be suspicious.
-            minutes_ago += 4 if place < 8 or status == "running" else 100 * (1 + place % 7)
+        for place, (number,) in enumerate(runs):
+            # The newest runs, which wait, are minutes old, and the oldest are almost a week old.
+            minutes_ago += 4 if place < 8 else 100 * (1 + place % 7)
             _set_back(database, number, minutes_ago * 60, CLIENTS[place % len(CLIENTS)])
 
         # The tools that people made are as old as the runs that they came from, or older.
         tools = database.execute("SELECT number, time FROM publications").fetchall()
         for number, published in tools:
-            earlier = datetime.fromisoformat(published) - timedelta(days=5 * number + 2)
+            days = timedelta(days=5 * number + 2)
             database.execute(
-                "UPDATE publications SET time = ? WHERE number = ?", (earlier.isoformat(), number)
+                "UPDATE publications SET time = ? WHERE number = ?",
+                (_earlier(published, days.total_seconds()), number),
             )
 
 
 def _set_back(database: sqlite3.Connection, number: int, seconds: float, client: str) -> None:
-    """Let a run have begun that many seconds earlier, for a client."""
-    created, updated = database.execute(
-        "SELECT created, updated FROM runs WHERE number = ?", (number,)
+    """Let a run, with its events and saved steps, be that many seconds older, and of a client."""
+    run_id, created, updated = database.execute(
+        "SELECT id, created, updated FROM runs WHERE number = ?", (number,)
     ).fetchone()
-    earlier = [
-        (datetime.fromisoformat(moment) - timedelta(seconds=seconds)).isoformat()
-        for moment in (created, updated or created)
-    ]
     database.execute(
         "UPDATE runs SET created = ?, updated = ?, client = ? WHERE number = ?",
-        (*earlier, client, number),
+        (_earlier(created, seconds), _earlier(updated or created, seconds), client, number),
     )
+    database.execute("UPDATE events SET at = at - ? WHERE id >> 32 = ?", (seconds, number))
+    # Some events also say themselves when they happened.
+    database.execute(
+        "UPDATE events SET body = json_set(body, '$.at', json_extract(body, '$.at') - ?) "
+        "WHERE id >> 32 = ? AND json_extract(body, '$.at') IS NOT NULL",
+        (seconds, number),
+    )
+    steps = database.execute("SELECT number, time FROM ideas WHERE run = ?", (run_id,)).fetchall()
+    for step, saved in steps:
+        database.execute(
+            "UPDATE ideas SET meta = json_set(meta, '$.time', ?) WHERE number = ?",
+            (_earlier(saved, seconds), step),
+        )
+
+
+def _earlier(moment: str, seconds: float) -> str:
+    """Return the time that is some seconds before a time, both as the store writes them."""
+    return (datetime.fromisoformat(moment) - timedelta(seconds=seconds)).isoformat()
 
 
 def _find_largest(customer: str) -> list[dict[str, str]]:
@@ -303,16 +323,6 @@ def use(http: httpx.Client) -> dict[str, str]:
         decision="deny",
         reason="She has not sent the rug back yet.",
     )
-    ask(http, CHANGED, name="Refund more of order 4711")
-    ask(http, SQL)
-    ask(http, MAIL, name="Tell Mira Olsen that her rug arrived")
-    asking = ask(
-        http,
-        *_find_largest("C-117"),
-        REFUND,
-        output="†results.3",
-        name="Refund the largest order of Jonas Weber",
-    )
     picture = ask(http, {"_tool": "photograph_order", "order": 4740}, name="Photo of order 4740")
     _publish(http, done, "largest_order", "Find the largest order of a customer.")
     _publish(http, morning, "prepare_my_day", "Collect the events, mail and notes of today.")
@@ -321,7 +331,6 @@ def use(http: httpx.Client) -> dict[str, str]:
     write_idea(http, WITH_TAX, "with_tax")
     write_idea(http, PROGRAM, "longest_words")
     write_idea(http, STEPS, "refund_largest")
-    whole = key_of(http, asking)
     for customer in ("C-131", "C-104", "C-117"):
         tried = send(
             http,
@@ -332,6 +341,17 @@ def use(http: httpx.Client) -> dict[str, str]:
     for net in ("100", "250"):
         send(http, "/ui/ideas/with_tax/call", "/ui/ideas/with_tax", **{"p.net": net})
     send(http, "/ui/ideas/prepare_my_day/call", "/ui/ideas/prepare_my_day")
+    ask(http, CHANGED, name="Refund more of order 4711")
+    ask(http, SQL)
+    ask(http, MAIL, name="Tell Mira Olsen that her rug arrived")
+    asking = ask(
+        http,
+        *_find_largest("C-117"),
+        REFUND,
+        output="†results.3",
+        name="Refund the largest order of Jonas Weber",
+    )
+    whole = key_of(http, asking)
     result = tried.url.query.decode()
     return {
         "home": "home",
@@ -412,6 +432,12 @@ def _photograph(page: Page, url: str, file: Path) -> None:
     page.screenshot(path=file)
 
 
+def _wait_for_servers(http: httpx.Client) -> None:
+    """Wait until the servers that work are connected."""
+    for server in OFFICE:
+        wait_until(lambda page=f"/ui/modules/{server}": "l-up" in http.get(page).text)
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     chosen = sys.argv[2:]
@@ -431,15 +457,16 @@ def main() -> None:
             equip(home)
             with client(url) as http:
                 # A call is compared only with earlier ones under the same configuration.
-                wait_until(lambda: "modules/notes" in http.get("/ui/modules").text)
-                for server in ("calendar", "mail", "notes"):
-                    page_of_server = f"/ui/modules/{server}"
-                    wait_until(lambda page=page_of_server: "l-up" in http.get(page).text)
+                _wait_for_servers(http)
                 pages = use(http)
                 send(http, "/ui/admin/users", page="/ui/admin", name="ann", action="add")
                 for name in ("ben", "carla"):
                     send(http, "/ui/admin/users", page="/ui/admin", name=name, action="add")
-            spread_over_a_week(home / "ideas.sqlite")
+
+        spread_over_a_week(home / "ideas.sqlite")
+        with served(home, "--project", str(project), tools=tools) as url:
+            with client(url) as http:
+                _wait_for_servers(http)
             photograph(browser, url, only(pages), folder)
         browser.close()
 
