@@ -76,8 +76,8 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class FormError(IdeabridgeError):
-    """Raised if a question is not a valid form, or is hostile, and therefore must not be passed
-    on.
+    """Raised when a question must not be passed on, because it is not a valid form or is
+    hostile.
     """
 
 
@@ -135,7 +135,7 @@ def _read_message(message: str) -> str:
 
 
 def _check_address(params: types.ElicitRequestURLParams) -> None:
-    """Check that a person can see the whole address and is not misled about where it leads.
+    """Check that a person can see the whole address, and that it does not hide where it leads.
 
     Raises:
         FormError: the address is too long, malformed or misleading.
@@ -163,7 +163,7 @@ def _check_address(params: types.ElicitRequestURLParams) -> None:
 
 
 def _check_sampling(params: types.CreateMessageRequestParams) -> None:
-    """Check that a question to a model is within the limits.
+    """Check that a sampling request is within the limits.
 
     Raises:
         FormError: the system prompt is too long, or there are too many messages.
@@ -180,11 +180,11 @@ def _check_sampling(params: types.CreateMessageRequestParams) -> None:
 def read_response(
     module: str, question: types.InputRequest, response: types.InputResponse, secrets: Secrets
 ) -> types.InputResponse:
-    """Convert the answer from a direct call's client to the form that the server receives.
+    """Convert a response from the client of a direct call to the form that the server receives.
 
     Raises:
-        AnswerError: the answer does not fit the question or contains a secret, so the server must
-            not get it.
+        AnswerError: the response does not fit the question or contains a secret, so the server must
+            not receive it.
     """
     for place, name in secrets.places(normalise(wire(response), what="the answer")):
         raise AnswerError(
@@ -210,8 +210,8 @@ def read_response(
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The keywords of a schema that determine which values a person can enter. `type` is a name or
-    a list of names.
+    """The keywords of a schema that determine which values a person can enter. `type` is a type or
+    a list of types.
     """
 
     type: str | None = None
@@ -226,7 +226,7 @@ class _Values:
 
     @property
     def is_plain(self) -> bool:
-        """Whether there are types, and all of them are types of plain values."""
+        """Whether the schema names at least one type, and only types of plain values."""
         return bool(self.types) and _PLAIN.issuperset(self.types)
 
     @property
@@ -243,7 +243,7 @@ class _Values:
 
 @dataclass(frozen=True, slots=True)
 class _Choices(_Values):
-    """The values that a field, or the elements of a list, can have."""
+    """The values allowed for a field, or for the elements of a list."""
 
     one_of: tuple[_Values, ...] = field(default=(), metadata=member("oneOf"))
     any_of: tuple[_Values, ...] = field(default=(), metadata=member("anyOf"))
@@ -285,7 +285,7 @@ class _Words:
 
 
 def _check_form(schema: JSONObject) -> None:
-    """Check that a schema describes a form of plain values that a person can see in full."""
+    """Check that a schema describes a form with plain values that a person can see in full."""
     form = read_as(_Form, schema)
     if form.type != "object":
         raise FormError("its form is not an object with properties")
@@ -329,7 +329,7 @@ def _check_parts(form: JSONObject) -> None:
 
 
 def _where(place: Place) -> str:
-    """Return the phrase that identifies a part of a form in error messages."""
+    """Return the phrase that error messages use for a part of a form."""
     match place:
         case ():
             return "its form"
@@ -344,7 +344,7 @@ def _where(place: Place) -> str:
 
 
 def _allowed_at(place: Place) -> frozenset[str]:
-    """Return the keywords that a part of a form can have."""
+    """Return the keywords that are allowed in a part of a form."""
     match place:
         case ():
             return _TOP
@@ -394,7 +394,7 @@ def _check_choices(where: str, choices: _Choices) -> None:
 
 
 def _check_words(where: str, words: _Words) -> None:
-    """Check that labels are strings, and that a person can see all of the default."""
+    """Check that labels are strings, and that a person can see the whole default."""
     if words.all_labels not in (MISSING, list(words.labels)):
         raise FormError(f"{where}: expected enumNames to be strings")
     if not all(map(_is_seen, strings_in(words.default))):
@@ -464,14 +464,14 @@ class DirectClient(Protocol):
 
     @property
     def capabilities(self) -> JSONObject:
-        """The capabilities that the client declares for questions, as protocol JSON:
-        `elicitation`, `sampling`, `roots`.
+        """The capabilities for questions that the client declares, as protocol JSON: `elicitation`,
+        `sampling`, `roots`.
         """
         ...
 
     @property
     def takes_rounds(self) -> bool:
-        """True if the client accepts questions in place of a result and then repeats the call with
+        """Whether the client accepts questions in place of a result, and then repeats the call with
         the answers (version 2026-07-28).
         """
         ...
@@ -493,8 +493,8 @@ class DirectClient(Protocol):
 
     @property
     def session(self) -> Hashable:
-        """A value that identifies the client in all its calls. A server's log messages reach no
-        other client.
+        """A value that identifies the client across its calls. Log messages for this client are
+        sent to no other client.
         """
         ...
 
@@ -506,7 +506,8 @@ class DirectClient(Protocol):
     def marked(
         self, module: str, question: types.InputRequest, fault: str | None
     ) -> types.InputRequest:
-        """Return a question as a person or a model sees it, with the server's words marked as such.
+        """Return the question as a person or a model sees it, with the server's words marked as
+        such.
 
         Args:
             module: the server that asks.
@@ -516,10 +517,10 @@ class DirectClient(Protocol):
         ...
 
     async def ask(self, question: types.InputRequest) -> types.InputResponse:
-        """Ask a question that has been marked as the server's, while the call is waiting.
+        """Ask a question that has been marked as the server's, during the call.
 
         Raises:
-            MCPError: the client cannot be asked now, or it answered with this error.
+            MCPError: the client cannot be asked now, or it responded with this error.
         """
         ...
 
@@ -528,20 +529,20 @@ class DirectClient(Protocol):
         ...
 
     async def tell_completed(self, name: str) -> None:
-        """Tell the client that the interaction at the address that it was asked to open is
-        complete.
+        """Tell the client that the interaction is complete at the address that it was asked to
+        open.
         """
         ...
 
 
 class ModuleAsks(Exception):  # noqa: N818 - not an error
-    """Raised when a server answers a direct call with questions that the client accepts in place of
-    a result.
+    """Raised when a server answers a direct call with questions, which the client accepts in place
+    of a result.
 
     Attributes:
-        questions: the questions by name, as protocol JSON. They are checked and contain no
+        questions: the questions, keyed by name, as protocol JSON. They are checked and contain no
             secrets, but are not marked yet.
-        state: the state that the server wants back.
+        state: the state that the server expects to get back.
     """
 
     def __init__(self, questions: JSONObject, state: str | None) -> None:
@@ -555,15 +556,15 @@ class Asking:
 
     Args:
         module: the server that is called.
-        tool: the name that errors use for the tool.
+        tool: the name of the tool in error messages.
         seconds: the timeout of the call. Its clock stops while a person is being asked.
         asker: passes questions to the caller, or None if nobody can be asked.
         secrets: the values to hide.
-        client: the client of a direct call. It is asked instead of `asker`.
+        client: the client of a direct call, which is asked instead of `asker`.
 
     Attributes:
         scope: ends the call after its timeout.
-        allowed: the time, in seconds, that the call can take, excluding the time spent asking a
+        allowed: the number of seconds that the call may take, excluding the time spent asking a
             person.
         refused: messages to the caller, one for each refused question.
         own_ids: maps the server's ids for addresses to the ids that the client gets.
@@ -606,13 +607,14 @@ class Asking:
 
     @property
     def capabilities(self) -> JSONObject:
-        """The client capabilities that are declared to the server, as protocol JSON."""
+        """The client capabilities declared to the server, as protocol JSON."""
         return FORMS if self.client is None else self.client.capabilities
 
     def extend(self) -> None:
         """Restart the timeout because the server has reported progress.
 
-        However often the timeout is restarted, the call takes at most `MOST_TIMEOUTS` timeouts.
+        No matter how often the timeout is restarted, the call takes at most `MOST_TIMEOUTS`
+        timeouts.
         """
         left = self._left if self._waiting else self.scope.deadline - anyio.current_time()
         more = min(self._seconds - left, MOST_TIMEOUTS * self._seconds - self.allowed)
@@ -670,8 +672,8 @@ class Asking:
 
     @contextmanager
     def telling(self) -> Generator[None]:
-        """Delay the result of the call until the block ends, because progress is being
-        forwarded.
+        """Delay the result of the call until the block ends, because the block forwards
+        progress.
         """
         self._telling += 1
         try:
@@ -691,10 +693,10 @@ class Asking:
                 await self._told.wait()
 
     async def relay(self, question: types.InputRequest) -> types.InputResponse:
-        """Ask the client of a direct call while the call is waiting.
+        """Ask the client of a direct call, during the call.
 
         Raises:
-            MCPError: nobody could be asked, or the client answered with this error.
+            MCPError: nobody could be asked, or the client responded with this error.
         """
         client = self.client
         assert client is not None
@@ -712,7 +714,7 @@ class Asking:
     async def _answered(
         self, client: DirectClient, question: types.InputRequest
     ) -> types.InputResponse:
-        """Ask until the answer fits the question, at most `MAX_ASKS` times."""
+        """Ask until an answer fits the question, at most `MAX_ASKS` times."""
         fault: str | None = None
         for _ in range(MAX_ASKS if isinstance(question, types.ElicitRequest) else 1):
             response = await client.ask(client.marked(self._module, question, fault))
@@ -760,7 +762,7 @@ class Asking:
             raise self._nobody(question, str(error)[:500]) from None
 
     def _checked(self, question: types.InputRequest) -> types.InputRequest:
-        """Check the question with the same checks as in a run, and return it without secrets."""
+        """Return the question without secrets, after the same checks as in a run."""
         params = question.params
         if isinstance(params, types.ElicitRequestFormParams):
             inquiry = self._masked(read_inquiry(self._module, params))
@@ -873,13 +875,14 @@ class Asking:
     async def put(
         self, params: types.ElicitRequestParams, *, apart: bool = False
     ) -> types.ElicitResult:
-        """Ask a question and wait for the answer. If the question cannot be asked, decline it and
-        report it to the run.
+        """Ask a question and wait for the answer. A question that cannot be asked is declined and
+        reported to the run.
 
         Args:
             params: the question.
-            apart: True if this task only answers the question. The task is then cancelled if the
-                server withdraws the question.
+            apart: True if this task does nothing but answer the question. The task is then
+                cancelled if
+                the server withdraws the question.
         """
         try:
             inquiry = self._masked(read_inquiry(self._module, params))
@@ -926,7 +929,7 @@ class Asking:
             raise
 
     def end(self) -> None:
-        """End the call: cancel its open questions and refuse new questions."""
+        """End the call: cancel its open questions, and refuse new ones."""
         self._ended = True
         for scope in self._open:
             scope.cancel()
@@ -945,8 +948,8 @@ class Asking:
         return types.ElicitResult(action="decline")
 
     async def answers(self, required: types.InputRequiredResult) -> dict[str, types.InputResponse]:
-        """Ask the questions in a result (version 2026-07-28), and return the answers. The caller
-        then sends the call again with them.
+        """Ask the questions in a result (version 2026-07-28), and return the answers, with which
+        the caller repeats the call.
 
         Raises:
             ModuleInputRequiredError: a question is not a form, or nobody can be asked.
@@ -1001,9 +1004,7 @@ class Asking:
 
 
 def refusal_of(request: types.InputRequest) -> str:
-    """Return a phrase that describes a request that servers must not send, and why it is
-    refused.
-    """
+    """Return a phrase that says what kind of request it is, and why servers must not send it."""
     if isinstance(request, types.CreateMessageRequest):
         return (
             "an answer from a model (sampling), which is refused, because a connected server would "

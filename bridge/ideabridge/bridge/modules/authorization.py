@@ -111,15 +111,15 @@ class Person(Protocol):
 
     @property
     def redirect_uri(self) -> str:
-        """The address on this machine that the authorization server redirects the browser to."""
+        """The address on this machine to which the authorization server redirects the browser."""
         ...
 
     async def authorize(self, url: str) -> str:
-        """Let the person open an address, and return the address that the browser was redirected
-        to.
+        """Let the person open an address, and return the address to which the browser was
+        redirected.
 
         Raises:
-            SignInError: the browser did not return.
+            SignInError: the browser was not redirected.
         """
         ...
 
@@ -136,14 +136,14 @@ class Authorization(httpx2.Auth):
         secrets: masks every token in what is shown.
         file: the file with the person's sign-in, or None to send requests without a token.
         person: signs in when the server asks for it, with a browser on this machine or on another
-            device. If there is such a person, earlier tokens are not used. None if nobody can sign
-            in.
-        at_once: True to sign in immediately, before the server asks for it.
+            device, or None if nobody can sign in. If there is such a person, earlier tokens are not
+            used.
+        at_once: True to sign in before the server asks for it.
 
     Attributes:
         signed_in: where the tokens were stored when a person signed in, or None if nobody has
             signed in yet.
-        oddities: repairs that were made to authorization servers' answers.
+        oddities: notes on how responses from authorization servers were repaired.
     """
 
     def __init__(
@@ -287,8 +287,8 @@ class Authorization(httpx2.Auth):
         return self._provider.context.current_tokens is not None
 
     async def needs_person(self) -> bool:
-        """Return whether a person must sign in before requests can carry a token. This is the case
-        if nobody is signed in, or if the token has expired and cannot be renewed.
+        """Return whether a person must sign in before requests can carry a token, because nobody is
+        signed in, or because the token has expired and cannot be renewed.
 
         Raises:
             ModuleSignInError: the sign-in cannot be read.
@@ -305,8 +305,8 @@ class Authorization(httpx2.Auth):
 
     @property
     def waited_until(self) -> float:
-        """The time, by the event loop's clock, until which requests waited for a token. This is the
-        current time if a request is still waiting, and `-inf` if none has waited.
+        """Until when requests waited for a token, by the event loop's clock: the current time if a
+        request is still waiting, `-inf` if none has ever waited.
         """
         return anyio.current_time() if self._requests_waiting else self._last_wait
 
@@ -324,8 +324,7 @@ class Authorization(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request with a token. If the server refuses the request, get another token and
-        send the request again.
+        """Send a request with a token. If the server refuses it, get another token and retry.
 
         Raises:
             ModuleSignInError: the request was not sent or was refused, and there is no other token.
@@ -367,9 +366,7 @@ class Authorization(httpx2.Auth):
             challenge.stream = _Bounded(challenge.stream)
 
     def _is_challenge(self, response: httpx2.Response) -> bool:
-        """Return whether the server refused the request but might accept it with a different
-        token.
-        """
+        """Return whether the server refused the request but might accept it with another token."""
         if response.status_code == _UNAUTHORIZED:
             # If headers are configured, the server might be refusing a key in one of the headers.
             return (
@@ -391,7 +388,7 @@ class Authorization(httpx2.Auth):
         return True
 
     def _demanded(self, challenge: httpx2.Response, before: Iterable[str]) -> list[str]:
-        """Return the scopes that a server requires.
+        """Return the scopes that the server requires.
 
         Args:
             challenge: the server's refusal.
@@ -399,7 +396,7 @@ class Authorization(httpx2.Auth):
                 the new scopes.
 
         Raises:
-            ModuleSignInError: there are too many scopes, or one is too long.
+            ModuleSignInError: there are too many scopes, or one of them is too long.
         """
         scopes = (extract_field_from_www_auth(challenge, "scope") or "").split()
         longest = max(map(len, scopes), default=0)
@@ -421,7 +418,7 @@ class Authorization(httpx2.Auth):
         return scopes
 
     def _is_due(self) -> bool:
-        """Return whether the token has expired or expires soon, and can be renewed."""
+        """Return whether the token can be renewed and has expired or soon will."""
         context = self._provider.context
         tokens = context.current_tokens
         ends = context.token_expiry_time
@@ -439,14 +436,14 @@ class Authorization(httpx2.Auth):
         *,
         may_refresh: bool,
     ) -> None:
-        """Get a new token for a request that was refused or whose token has expired.
+        """Get a new token for a request that was refused, or whose token has expired.
 
         Args:
             request: the request to the server.
             challenge: the server's refusal of the request, or None if the token has expired.
             refused: the token that was refused, or None if the request had no token.
-            may_refresh: whether renewing the token is allowed. False if the server has refused a
-                renewed token.
+            may_refresh: whether the token may be renewed. False if the server has refused a renewed
+                token.
 
         Raises:
             ModuleSignInError: no other token can be obtained.
@@ -511,7 +508,7 @@ class Authorization(httpx2.Auth):
         refused: str | None,
     ) -> None:
         """Renew the access token, unless another process has already done so. If the renewal fails,
-        the token is dropped.
+        drop the token.
         """
         context = self._provider.context
         if self._person is None:
@@ -555,7 +552,7 @@ class Authorization(httpx2.Auth):
         self, client: httpx2.AsyncClient, request: httpx2.Request, before: httpx2.Response
     ) -> httpx2.Response:
         """Return the response to a request that the SDK makes during a sign-in. `before` is the
-        response to its previous request.
+        response to the SDK's previous request.
         """
         if request.method == "POST" and isinstance(self._provider, _DeviceProvider):
             response = await self._provider.answer(request, before, partial(self._send, client))
@@ -578,12 +575,12 @@ class Authorization(httpx2.Auth):
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
         """Send a request to an authorization server, or for the MCP server's metadata, and read the
-        answer.
+        response.
 
         Raises:
             OAuthFlowError: the request's address is not allowed, the server does not belong to the
-                configured issuer, or the answer is too long.
-            TemporaryError: the server cannot be reached or does not answer in time.
+                configured issuer, or the response is too long.
+            TemporaryError: the server cannot be reached or does not respond in time.
         """
         self.check_address(str(request.url))
         if request.method == "POST":
@@ -635,8 +632,9 @@ class Authorization(httpx2.Auth):
 
     def _check_issuer(self) -> None:
         """Check that credentials and people are sent only to the configured authorization server,
-        and only if its metadata can be read. Otherwise, the SDK would use addresses on the MCP
-        server's host.
+        and only if its metadata can be read.
+
+        Otherwise, the SDK would use addresses on the MCP server's host.
         """
         issuer = self._settings.issuer
         metadata = self._provider.context.oauth_metadata
@@ -651,8 +649,8 @@ class Authorization(httpx2.Auth):
         )
 
     def _scoped(self, challenge: httpx2.Response) -> httpx2.Response:
-        """Return the challenge, extended with the configured scopes and the scopes that were
-        granted or required before.
+        """Return the challenge, extended with the configured scopes and those granted or required
+        before.
 
         Raises:
             ModuleSignInError: the server requires too many scopes.
@@ -751,8 +749,8 @@ class Authorization(httpx2.Auth):
     # -- storing sign-ins --------------------------------------------------------------------------
 
     async def _load(self, *, again: bool = False) -> None:
-        """Read this server's sign-in from its file, unless it has already been read. If `again` is
-        set, always read the file.
+        """Read the sign-in to this server from its file, unless it was already read. If `again` is
+        set, always read it.
         """
         if (self._loaded and not again) or not self._is_personal or self._file is None:
             return
@@ -802,7 +800,7 @@ class Authorization(httpx2.Auth):
 
     @asynccontextmanager
     async def _locked(self) -> AsyncGenerator[None]:
-        """Hold the file's lock, unless this request already holds it."""
+        """Hold the lock of the file, unless this request already holds it."""
         if self._file is None or self._holds:
             yield
             return
@@ -824,7 +822,7 @@ class Authorization(httpx2.Auth):
         return self._provider.context.current_tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Store the tokens that the SDK obtained, with the data that is needed to renew them.
+        """Store the tokens that the SDK obtained, with what is needed to renew them.
 
         Raises:
             OAuthFlowError: the token cannot be sent in a header.
@@ -870,9 +868,7 @@ class Authorization(httpx2.Auth):
             self.signed_in = place
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the client to the SDK: the configured client, or the client that was
-        registered.
-        """
+        """Return the OAuth client to the SDK: the configured one, or else the registered one."""
         settings = self._settings
         if settings.client_id is None:
             client = self._provider.context.client_info
@@ -889,8 +885,8 @@ class Authorization(httpx2.Auth):
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Mask the secret of the client that the SDK has registered. The client itself is stored
-        later, together with the tokens.
+        """Mask the secret of the OAuth client that the SDK has registered. The client itself is
+        stored later, together with the tokens.
         """
         self.hide(client_info.client_secret or "")
 
@@ -900,7 +896,9 @@ class Authorization(httpx2.Auth):
 
 
 class _PersonalProvider(OAuthClientProvider):
-    """The SDK's provider. It uses the configured authorization server if there are several."""
+    """The SDK's provider, which prefers the configured authorization server if there are
+    several.
+    """
 
     def __init__(self, issuer: str | None, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -938,8 +936,8 @@ class _DeviceProvider(_PersonalProvider):
         self._for_tokens: httpx2.Request | None = None
 
     async def _perform_authorization(self) -> httpx2.Request:
-        """Return the request for tokens, without the code. `answer` intercepts this request and
-        gets the tokens itself.
+        """Return the request for tokens, without the code. `answer` intercepts it and gets the
+        tokens itself.
         """
         self._for_tokens = httpx2.Request("POST", self._get_token_endpoint())
         return self._for_tokens
@@ -950,11 +948,12 @@ class _DeviceProvider(_PersonalProvider):
         before: httpx2.Response,
         send: Callable[[httpx2.Request], Awaitable[httpx2.Response]],
     ) -> httpx2.Response:
-        """Answer a POST from the SDK that registers a client or asks for the person's tokens.
+        """Return the response to a POST from the SDK that registers a client or asks for the
+        person's tokens.
 
         Args:
             request: the POST.
-            before: the answer to the SDK's previous request.
+            before: the response to the SDK's previous request.
             send: sends a request.
 
         Raises:
@@ -1016,7 +1015,7 @@ class _DeviceProvider(_PersonalProvider):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer. An attempt to read more than the limit raises an error."""
+    """The body of a response. Reading beyond the limit raises an error."""
 
     def __init__(self, stream: httpx2.AsyncByteStream | httpx2.SyncByteStream) -> None:
         assert isinstance(stream, httpx2.AsyncByteStream)

@@ -42,17 +42,18 @@ _QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "
 class Backchannel:
     """The unanswered calls on one connection, and the questions that the server asks during them.
 
-    Up to protocol version 2025-11-25, a question does not say which call it belongs to, but only
-    the person who made the call must see it. A question is therefore passed on only if exactly one
-    call is unanswered. Otherwise, the question is cancelled, and every call in flight gets an
-    error.
+    Up to protocol version 2025-11-25, a question does not say which call it belongs to, yet only
+    the
+    person who made that call may see it. Therefore, a question is passed on only if exactly one
+    call
+    is unanswered. Otherwise, it is cancelled, and every call in flight gets an error.
 
     Args:
         on_ask: called for each question. After the first question, the server's calls run one at a
             time.
         on_mixed: called with the number of sessions if the server asks while calls of several
             sessions are running. From then on, each session has its own connection.
-        exposed: whether the server is allowed to ask the clients of direct calls.
+        exposed: whether the server may ask the clients of direct calls.
 
     Attributes:
         start: starts a task of the connection, or None until the connection is up.
@@ -79,7 +80,8 @@ class Backchannel:
         """Record that the requests sent by this task belong to a call.
 
         If the call is cancelled, its unanswered requests are remembered, because the server might
-        still ask questions about them.
+        still
+        ask questions about them.
         """
         self._live.append(asking)
         token = _CALLING.set(asking)
@@ -117,21 +119,24 @@ class Backchannel:
             meta[types.LOG_LEVEL_META_KEY] = client.log_level
 
     def answered(self, request: str | int) -> None:
-        """Record that the server has answered a request. Later questions cannot belong to it."""
+        """Record that the server has answered a request, so that later questions cannot belong to
+        it.
+        """
         self._unanswered.pop(request, None)
 
     def asked(self, request: JSONRPCRequest) -> None:
         """Record a question from the server, and the calls that are unanswered now.
 
-        `elicit` cannot do this, because it runs in another task, which might start after the call
-        has been answered. This method, in contrast, receives the messages in order.
+        This method receives the messages in order. `elicit`, by contrast, runs in another task,
+        which
+        might start after the call has been answered.
         """
         if request.method in _QUESTIONS:
             self._asking[str(request.id)] = list(self._unanswered.values())
 
     def logged(self, params: dict[str, Any]) -> None:
-        """Forward a log message only if all unanswered calls come from one client, because the
-        message does not say which call it belongs to.
+        """Forward a log message if all unanswered calls come from one client. The message does not
+        say which call it belongs to, so it is dropped otherwise.
         """
         last: Asking | None = None
         sessions = set[object]()
@@ -145,8 +150,8 @@ class Backchannel:
             last.logged(params, self.start)
 
     def addressed(self, name: str | None, asking: Asking) -> None:
-        """Record that the client of a call is asked to open the address with this id, which the
-        server chose.
+        """Record that the client of a call was asked to open an address. `name` is the id that the
+        server chose for the address.
         """
         if name is None:
             return
@@ -181,7 +186,7 @@ class Backchannel:
     async def elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """Pass a question from the server to the call that it belongs to, or cancel it."""
+        """Pass a question to the call that it belongs to, or cancel the question."""
         answer = await self._answer(context, types.ElicitRequest(params=params))
         if isinstance(answer, types.ElicitResult | types.ErrorData):
             return answer
@@ -190,8 +195,8 @@ class Backchannel:
     async def sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
-        """Pass the server's sampling request to the client of the direct call that it belongs to,
-        or refuse it.
+        """Pass a sampling request to the client of the direct call that the request belongs to, or
+        refuse the request.
         """
         answer = await self._answer(context, types.CreateMessageRequest(params=params))
         if isinstance(answer, types.ElicitResult | types.ListRootsResult):
@@ -201,8 +206,8 @@ class Backchannel:
     async def list_roots(
         self, context: ClientRequestContext
     ) -> types.ListRootsResult | types.ErrorData:
-        """Pass the server's request for roots to the client of the direct call that it belongs to,
-        or refuse it.
+        """Pass a request for roots to the client of the direct call that the request belongs to, or
+        refuse the request.
         """
         answer = await self._answer(context, types.ListRootsRequest())
         if isinstance(answer, types.ListRootsResult | types.ErrorData):
@@ -256,7 +261,7 @@ class Backchannel:
     async def _answer_of(
         self, owner: Asking, question: types.InputRequest
     ) -> types.InputResponse | types.ErrorData:
-        """Ask a question that belongs to this call, and return the answer."""
+        """Ask a question that belongs to the call of `owner`, and return the answer."""
         if owner.client is not None:
             if isinstance(question.params, types.ElicitRequestURLParams):
                 self.addressed(question.params.elicitation_id, owner)
@@ -276,15 +281,15 @@ class Backchannel:
 
     @property
     def is_spent(self) -> bool:
-        """True if no call is running, and a question from a cancelled call could be mistaken for a
-        question from a later call.
+        """Whether no call is running, but a question from a cancelled call could be mistaken for
+        one from a later call.
         """
         return self._asked and not self._live and bool(self._unanswered)
 
 
 def _declare(message: JSONRPCRequest, capabilities: JSONObject) -> None:
-    """Declare exactly these capabilities, because the SDK otherwise declares everything that it has
-    a callback for.
+    """Declare exactly the given capabilities. By default, the SDK declares everything that it has a
+    callback for.
     """
     params: dict[str, Any] = message.params or {}
     if message.method == "initialize":

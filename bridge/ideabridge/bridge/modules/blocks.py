@@ -55,7 +55,9 @@ block the event loop.
 
 
 def native(value: JSONObject) -> JSONObject | None:
-    """Return a value as a content block for an answer, or None if it is not a content block."""
+    """Return a value as a content block for an answer, or None if the value is not a content
+    block.
+    """
     kind = value.get("type")
     model = _MODELS.get(kind) if isinstance(kind, str) else None
     if model is None:
@@ -86,8 +88,8 @@ def native(value: JSONObject) -> JSONObject | None:
 
 
 def _native_resource(resource: JSONObject) -> JSONObject | None:
-    """Return a resource in the form that a block can contain, or None if the resource is a view or
-    its data is not base64.
+    """Return a resource in the form that a block can contain. Return None if the resource is a
+    view, or if its data is not base64.
     """
     if is_view(resource):
         return None
@@ -106,9 +108,7 @@ def _native_resource(resource: JSONObject) -> JSONObject | None:
 
 
 def _base64(text: str) -> str | None:
-    """Return a block's base64 without line endings. Return None if the text is empty or not
-    base64.
-    """
+    """Return a block's base64 without line endings, or None if the text is empty or not base64."""
     data = text.replace("\r", "").replace("\n", "")
     try:
         is_base64 = bool(binascii.a2b_base64(data[:_CHECKED], strict_mode=True))
@@ -118,7 +118,7 @@ def _base64(text: str) -> str | None:
 
 
 def _without_views(part: JSONObject) -> JSONObject:
-    """Return a copy of a block or a resource, without nulls and without the members of `_meta` that
+    """Return a copy of a block or resource, without nulls and without the members of `_meta` that
     concern views.
     """
     copied: JSONObject = {key: value for key, value in part.items() if value is not None}
@@ -132,7 +132,7 @@ def _without_views(part: JSONObject) -> JSONObject:
 class Blocks:
     """Takes the blocks out of the values in one answer.
 
-    Usage: call `take` with each value, shorten the values that it returns, then call `place` with
+    Call `take` with each value, shorten the values that it returns, then call `place` with
     everything that is shown.
     """
 
@@ -148,7 +148,7 @@ class Blocks:
         return [placeholder for placeholder, _ in self._taken.values()]
 
     def take(self, value: JSON) -> JSON:
-        """Return the value with each block replaced by a placeholder. Return the same object if it
+        """Return the value with each block replaced by a placeholder, or the same object if it
         contains no block.
         """
         if not isinstance(value, dict | list):
@@ -186,15 +186,16 @@ class Blocks:
         return placeholder
 
     def place(self, shown: JSON, *, first: int, room: int, otherwise: str) -> list[JSONObject]:
-        """Return, in order, the blocks whose placeholders are shown. Write each block's number into
-        its placeholder.
+        """Return the blocks whose placeholders are shown, in order, and write each block's number
+        into its placeholder.
 
         Args:
             shown: the parts of the values that the answer shows.
             first: the number of the first block among the content blocks of the answer.
             room: the maximum total size of the blocks, in bytes of JSON.
-            otherwise: the text that follows the size in a placeholder if there is no room for its
-                block.
+            otherwise: the text that follows the size in the placeholder of a block for which there
+                is no
+                room.
         """
         blocks: list[JSONObject] = []
         numbers: dict[bytes, int] = {}

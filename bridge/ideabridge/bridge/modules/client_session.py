@@ -14,12 +14,13 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class ClientSession:
-    """The session of a client that shares this process with other clients.
+    """A session of a client that shares this process with other clients.
 
     Attributes:
-        id: identifies the session. None if the client's requests belong to no session, as in
-            protocol version 2026-07-28. Two such clients of one user cannot be told apart: a client
-            can use several connections, and several clients can use one token.
+        id: identifies the session, or None if the client's requests belong to no session, as in
+            protocol version 2026-07-28. Two such clients of one user cannot be told apart, because
+            a
+            client can use several connections, and several clients can use one token.
     """
 
     id: str | None
@@ -29,8 +30,8 @@ _session: Final[ContextVar[ClientSession | None]] = ContextVar("client_session",
 
 
 def client_session() -> ClientSession | None:
-    """Return the session on whose behalf this task runs. Return None if there is only one client,
-    or if no client is waiting for this task.
+    """Return the session on whose behalf this task runs, or None if there is only one client, or no
+    client is waiting for this task.
     """
     return _session.get()
 

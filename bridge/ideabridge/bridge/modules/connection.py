@@ -105,7 +105,9 @@ class _TokenBucket:
         self._then = 0.0
 
     def missing(self) -> float:
-        """Take one token and return 0, or return the number of seconds until the next token."""
+        """Take a token and return 0, or return the number of seconds until the next token is
+        available.
+        """
         now = anyio.current_time()
         self._left = min(self._most, self._left + (now - self._then) * self._rate)
         self._then = now
@@ -116,24 +118,24 @@ class _TokenBucket:
 
 
 class Tap:
-    """A transport that wraps another one, and watches, repairs and limits its messages.
+    """A transport that watches, repairs and limits the messages of another transport.
 
-    It notices when the transport ends, which the SDK reports only to calls in flight. It repairs
-    messages that the SDK would reject as a whole. It limits how many notifications and requests a
-    server can send.
+    It notices when the wrapped transport ends, which the SDK reports only to calls in flight. It
+    repairs messages that the SDK would reject as a whole, and limits how many notifications and
+    requests a server can send.
 
     Args:
         transport: the wrapped transport.
         backchannel: receives requests, answers and questions.
         handshake: sees the first messages.
-        oddities: receives notes on what is repaired or skipped.
+        oddities: receives notes on messages that are repaired or skipped.
         on_event: called for a change notification, which is then not forwarded.
         log: receives log messages, or None.
 
     Attributes:
         ended: set when the other side has ended the connection.
         version: the protocol version, set by the connection once it is negotiated.
-        listed: size, in bytes, of the pages of tools received so far.
+        listed: the size, in bytes, of the pages of tools received so far.
         left_out: the number of dropped notifications.
         fault: the protocol violation that ended the connection, or None.
     """
@@ -177,7 +179,7 @@ class Tap:
         return await self._transport.__aexit__(exc_type, exc_val, exc_tb)
 
     def outgoing(self, item: SessionMessage) -> None:
-        """Record a message that is sent, and whether it asks for a page of a list."""
+        """Record an outgoing message, and whether it asks for a page of a list."""
         message = item.message
         self.handshake.outgoing(item)
         if isinstance(message, JSONRPCResponse | JSONRPCError):
@@ -195,7 +197,8 @@ class Tap:
         wait first.
 
         Raises:
-            anyio.EndOfStream: the server has too many unanswered requests, so the connection ends.
+            anyio.EndOfStream: the connection ends because the server has too many unanswered
+            requests.
         """
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
@@ -248,8 +251,8 @@ class Tap:
         return was_unanswered
 
     async def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
-        """Return the item with its message repaired, or None if it is skipped. Record answers and
-        log messages.
+        """Record answers and log messages. Return the item with its message repaired, or None if it
+        is skipped.
         """
         if isinstance(item, Exception):
             return item
@@ -302,7 +305,7 @@ class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
 
     @property
     def last_context(self) -> Any:
-        """The context variables of the sender, if the inner stream has them."""
+        """The context variables of the sender, if the inner stream provides them."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
@@ -318,7 +321,9 @@ class _Reading(ObjectReceiveStream[SessionMessage | Exception]):
             raise
 
     async def _next(self) -> SessionMessage | Exception | None:
-        """Return the next message, or None if the handshake has dealt with it or waits longer."""
+        """Return the next message, or None if the handshake has handled it or needs to wait
+        longer.
+        """
         handshake = self._tap.handshake
         item: SessionMessage | Exception | None = None
         if handshake.may_be_silent:
@@ -390,7 +395,7 @@ class _Begun(Protocol):
 
 @functools.cache
 def own_version() -> str:
-    """Return the version of ideabridge. Reading it takes milliseconds, so it is read once."""
+    """Return the version of ideabridge. It is read only once, because that takes milliseconds."""
     return importlib.metadata.version("ideabridge")
 
 
@@ -411,15 +416,16 @@ class ConnectionStart:
 
     Attributes:
         launch: the program to start or the address to connect to.
-        kind: the kind of connection that is tried first.
+        kind: the kind of connection to try first.
         legacy: True to send `initialize` first.
         auth: gets tokens, or None to send requests without a token.
         waited_until: see `Handshake`.
-        max_bytes: maximum size, in bytes, of one message.
+        max_bytes: the maximum size, in bytes, of one message.
         secrets: masks secret values.
         quotes: returns whether errors and notes quote what the server wrote; see `Modules.quotes`.
         exposed: True if clients can call the server's tools directly.
-        watched: the resources whose changes are reported; the owner of the connection changes it.
+        watched: the resources whose changes are reported. The owner of the connection changes this
+            set.
         log_level: the level of the log messages that the server should send, or None to leave it to
             the server.
         log: the log file of the server, or None.
@@ -449,7 +455,7 @@ class ConnectionStart:
 
 
 class Connection:
-    """One attempt to connect, and the connection that results.
+    """One attempt to connect, and the resulting connection.
 
     Attributes:
         peer: the server, or None until it is up.
@@ -549,32 +555,32 @@ class Connection:
 
     @property
     def is_modern(self) -> bool:
-        """True if the server is up and uses a version without a handshake (2026-07-28)."""
+        """Whether the server is up and uses a version without a handshake (2026-07-28)."""
         return self.peer is not None and self.peer.era == "modern"
 
     @property
     def kind_used(self) -> ModuleKind:
-        """The kind of connection that works with this server. If the configuration does not set the
-        kind, it depends on the server.
+        """The kind of connection that works with this server, which may differ from server to
+        server unless the configuration sets it.
         """
         return "stdio" if self._http is None else self._http.kind_used
 
     @property
     def is_silent_first(self) -> bool:
-        """True if the server does not answer `server/discover`, so that each start is slower."""
+        """Whether the server does not answer `server/discover`, which makes each start slower."""
         return self._tap.handshake.is_silent
 
     @property
     def protocol_fault(self) -> bool:
-        """True if the connection was ended because the server violated the protocol."""
+        """Whether the connection was ended because the server violated the protocol."""
         return self._tap.fault is not None or (
             self._stdio is not None and self._stdio.protocol_fault
         )
 
     @property
     def notes(self) -> list[str]:
-        """Human-readable notes about the server's tools, about output that is not a message, and
-        about dropped notifications.
+        """Human-readable notes about the server's tools, output that is not a message, and dropped
+        notifications.
         """
         notes: list[str] = []
         if self.listing is not None:
@@ -599,7 +605,7 @@ class Connection:
 
     @property
     def program_ended(self) -> bool:
-        """True if the server is a program that has ended on its own."""
+        """Whether the server is a program that has ended on its own."""
         return self._stdio is not None and self._stdio.reason not in (None, "was closed")
 
     def end(self, during: str = "") -> str:
@@ -614,7 +620,7 @@ class Connection:
 
     async def hold(self, on_up: Callable[[], None], on_down: Callable[[], None]) -> None:
         """Connect, list the tools, call `on_up`, and hold the connection until it ends. Call
-        `on_down` before everything is closed.
+        `on_down` before closing everything.
 
         Raises:
             ModuleError: the server could not be reached.
@@ -679,8 +685,8 @@ class Connection:
         scope.cancel()
 
     async def _list_first(self) -> None:
-        """List the tools before the server counts as up. If the server refuses to list them, it
-        starts without tools and is asked again later.
+        """List the tools before the server counts as up. A server that refuses to list them starts
+        without tools, and is asked again later.
         """
         left = self._scope.deadline - anyio.current_time()
         patience = Patience(min(_FIRST_LIST.page, left / 4), min(_FIRST_LIST.whole, left / 2))
@@ -749,9 +755,9 @@ class Connection:
             self._on_event(event)
 
     async def _refresh(self) -> None:
-        """List the tools when the server reports a change, at most four times per second.
+        """List the tools whenever the server reports a change, at most four times per second.
 
-        Read an incomplete list again after a pause that grows each time.
+        An incomplete list is read again after a pause that grows each time.
         """
         pause = _LIST_AGAIN_SECONDS
         while True:
@@ -783,8 +789,8 @@ class Connection:
             await anyio.sleep(pause_after)
 
     def _take(self, listing: Listing) -> None:
-        """Switch to a new list. If some of its pages did not arrive, keep the tools from the
-        previous list as well.
+        """Switch to a new list. If some of its pages did not arrive, also keep the tools of the
+        previous list.
         """
         if self.listing is not None and listing.unfinished:
             missing = {
@@ -832,8 +838,8 @@ class Connection:
     async def _hold(
         self, listen: Callable[[], AbstractAsyncContextManager[Subscription]], begun: _Begun
     ) -> None:
-        """Hold a subscription, whose events arrive as messages. If the subscription is lost, renew
-        it after a pause that grows each time.
+        """Hold a subscription, whose events arrive as messages. If it is lost, renew it after a
+        pause that grows each time.
         """
         pause = _LISTEN_AGAIN_SECONDS
         again = False
@@ -855,7 +861,7 @@ class Connection:
             pause = min(pause * 2, _LISTEN_AGAIN_MOST)
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
-        """Tell a server of the handshake era which level of log messages is wanted.
+        """Set the level of log messages that a server of the handshake era sends.
 
         Raises:
             MCPError: the server refuses.
@@ -871,8 +877,8 @@ class Connection:
     # -- resources that are watched ----------------------------------------------------------------
 
     async def watch(self, uri: str) -> None:
-        """Ask the server to report changes to a resource. The owner must have added the resource to
-        the watched resources.
+        """Ask the server to report changes to a resource, which the owner must already have added
+        to the watched resources.
 
         Raises:
             MCPError: the server refuses.
@@ -887,8 +893,8 @@ class Connection:
                 await self._held_changed.wait()
 
     async def unwatch(self, uri: str) -> None:
-        """Ask the server to stop reporting changes to a resource. The owner must have removed the
-        resource from the watched resources.
+        """Ask the server to stop reporting changes to a resource, which the owner must already have
+        removed from the watched resources.
 
         Raises:
             MCPError: the server refuses.
@@ -920,7 +926,7 @@ class Connection:
 
     async def _watch(self, group: TaskGroup) -> None:
         """Subscribe to the watched resources (version 2026-07-28). Each new subscription begins
-        before the previous subscription ends.
+        before the previous one ends.
         """
         current: anyio.CancelScope | None = None
         watched_before: frozenset[str] = frozenset()
@@ -972,8 +978,8 @@ class Connection:
 
     @property
     def process_session(self) -> int | None:
-        """The id of the operating system's session that the program's processes belong to, or None
-        if the server has no processes.
+        """The id of the operating-system session that the program's processes belong to, or None if
+        the server has no processes.
         """
         return None if self._stdio is None else self._stdio.session
 
@@ -990,8 +996,8 @@ class Connection:
         return f"; the last line it wrote: {words[-1]}" if words else ""
 
     def _may_be_era(self, failure: ModuleError) -> bool:
-        """Return whether a failed attempt might succeed with a different first message: the server
-        was reached, but it ended the connection or refused the handshake.
+        """Return whether a failed attempt might succeed with a different first message, because the
+        server was reached but ended the connection or refused the handshake.
         """
         if self._negotiated or not self._tap.handshake.begun:
             return False

@@ -33,7 +33,7 @@ class Owner:
     """The owner of a connection.
 
     Attributes:
-        user: the name of the user who has signed in, or None.
+        user: the name of the signed-in user, or None.
         session: the id of the client's session, or None if the sessions share the connection.
     """
 
@@ -50,11 +50,11 @@ class ConnectionPool:
 
     Args:
         start: starts the task of a server.
-        owners: the word that messages use for owners, such as "users".
-        is_needed: returns whether a run needs the server with this name even though no call is
-            running. While a run needs a server, the connections to the server stay open.
-        idle_seconds: the number of seconds without a call after which a connection ends, or None if
-            connections stay open.
+        owners: the word for owners in messages, such as "users".
+        is_needed: returns whether a run needs the server with the given name even though no call is
+            running. Meanwhile, the connections to the server stay open.
+        idle_seconds: the number of seconds without a call after which a connection ends, or None to
+            keep connections open.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class ConnectionPool:
         return sum(1 for name, owner in self._open if name == module and owner.session is not None)
 
     def retire(self, module: str) -> None:
-        """End the connections to a server whose configuration has changed."""
+        """End the connections to a server, because its configuration has changed."""
         self._retire_all(lambda key: key[0] == module)
 
     def leave(self, session: str) -> None:
@@ -177,7 +177,7 @@ class ConnectionPool:
 
 
 class _Pooled:
-    """A server and the number of calls that are currently using it.
+    """A server, and the number of calls that are currently using it.
 
     Attributes:
         configured: the server that everybody else uses.

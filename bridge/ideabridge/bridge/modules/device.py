@@ -50,19 +50,20 @@ _Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class TemporaryError(OAuthFlowError):
-    """The authorization server does not answer at the moment, but might answer later."""
+    """Raised when the authorization server does not respond now, but might respond later."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """The address and the code for signing in. All strings are one line of printable ASCII.
+    """The address and the code for signing in. All strings are a single line of printable ASCII.
 
     Attributes:
         address: the page on which the person enters the code.
         code: the code, of at most 40 characters.
-        complete: an address that contains the code, or None if the server sends none.
-        seconds: the time, in seconds, that the person has. This is the time for which the code is
-            valid, but at most 10 minutes.
+        complete: an address that includes the code, or None if the server sends none.
+        seconds: the number of seconds that the person has: as long as the code is valid, but at
+            most 10
+            minutes.
         stranger: the host of the MCP server's authorization server if `address` is on a different
             host, otherwise None.
     """
@@ -75,7 +76,7 @@ class DeviceCode:
 
 
 class _Answer(BaseModel):
-    """The answer to a device authorization request (RFC 8628, section 3.2)."""
+    """The response to a device authorization request (RFC 8628, section 3.2)."""
 
     device_code: Annotated[str, Field(min_length=1, max_length=20_000)]
     user_code: Annotated[str, Field(max_length=40, pattern=r"^[A-Za-z0-9]+([ ._-][A-Za-z0-9]+)*$")]
@@ -92,8 +93,8 @@ class _Endpoint(BaseModel):
 
 
 def endpoint_of(metadata: bytes) -> str | None:
-    """Return the address for device authorization requests from an authorization server's metadata,
-    or None if it contains none.
+    """Return the address for device authorization requests in an authorization server's metadata,
+    or None if there is none.
 
     Raises:
         OAuthFlowError: the member does not contain an address.
@@ -134,7 +135,7 @@ class DevicePerson:
         check_address: Callable[[str], None],
         server: str,
     ) -> httpx2.Response:
-        """Let the person sign in, and return the answer with the tokens.
+        """Let the person sign in, and return the response with the tokens.
 
         Args:
             begin: sends the device authorization request.
@@ -144,8 +145,8 @@ class DevicePerson:
             server: the host of the authorization server.
 
         Raises:
-            OAuthFlowError: the server refuses to begin, the person refuses or takes too long, or an
-                answer is malformed.
+            OAuthFlowError: the server refuses to begin, the person refuses or takes too long, or a
+                response is malformed.
         """
         response = await begin()
         began = self._clock()

@@ -19,7 +19,7 @@ MAX_ERROR: Final = 4096
 
 
 def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
-    """Prepare text from outside for an error message: mask its secrets, and shorten it."""
+    """Prepare text from outside for an error message by masking its secrets and shortening it."""
     masked = secrets.mask_start(text, limit).encode("utf-8", "replace").decode()
     is_whole = len(text) <= limit and len(masked) <= limit
     return masked if is_whole else f"{masked[:limit]}… ({len(text):,} characters)"
@@ -38,9 +38,11 @@ class ModuleError(IdeabridgeError):
         outcome: the outcome of the call, or None for the default of the class.
 
     Attributes:
-        sent: the parts of the tool's result that the message does not contain:
-            `{"structuredContent"?, "content"?}`, without secrets. They are not checked against the
-            schema, so they do not become the value of the call.
+        sent: what the tool's result contains besides the message, `{"structuredContent"?,
+            "content"?}`,
+            without secrets. It is not checked against the schema, so it does not become the value
+            of
+            the call.
     """
 
     sent: JSONObject | None = None
@@ -53,39 +55,46 @@ class ModuleError(IdeabridgeError):
 
 
 class UnknownModuleError(ModuleError):
-    """No server with this name is configured. The message suggests similar names."""
+    """Raised when no server with the given name is configured. The message suggests similar
+    names.
+    """
 
     outcome = "not_run"
 
 
 class UnknownModuleToolError(ModuleError):
-    """The server has no tool with this name that can be called."""
+    """Raised when the server has no tool with the given name that can be called."""
 
     outcome = "not_run"
 
 
 class ToolNotAllowedError(UnknownModuleToolError):
-    """The configuration does not allow the tool (`allow` and `deny`), whether or not it exists."""
+    """Raised when the configuration does not allow the tool (`allow` and `deny`), whether or not it
+    exists.
+    """
 
 
 class ToolLeftOutError(UnknownModuleToolError):
-    """The server lists the tool, but the tool's definition cannot be used. The message says why."""
+    """Raised when the server lists the tool, but the tool's definition cannot be used. The message
+    says why.
+    """
 
 
 class ModuleListError(ModuleError):
-    """The server is up but has not listed its tools. The message says why. The server is asked
-    again later.
+    """Raised when the server is up but has not listed its tools. The message says why. The server
+    is asked again later.
     """
 
     outcome = "not_run"
 
 
 class SharedQuestionError(ModuleError):
-    """The server asked a question while calls from several sessions were running, and did not say
-    which call it belonged to, so ideabridge did not ask anybody.
+    """Raised when the server asked a question while calls from several sessions were running,
+    without saying which call it belonged to. Nobody was asked.
 
     The call has ended. `repeatable` means that the call only reads, so that `Modules.using` can
-    send the call again over a connection that belongs only to its session.
+    send
+    it again over a connection that belongs only to its session.
     """
 
     def __init__(self, module: str, message: str, *, outcome: Outcome, repeatable: bool) -> None:
@@ -94,8 +103,8 @@ class SharedQuestionError(ModuleError):
 
 
 class ClientWithoutSessionsError(ModuleError):
-    """The server has a separate process or connection for each session, but the call comes from a
-    client without sessions. The message says what the user can do.
+    """Raised when the server has a separate process or connection for each session, but the call
+    comes from a client without sessions. The message says what the user can do.
     """
 
     outcome = "not_run"
@@ -108,17 +117,20 @@ class ModuleDisabledError(ModuleError):
 
 
 class ModuleConfigurationError(ModuleError):
-    """The server's configuration is unusable, for example because a variable is not set."""
+    """Raised when the server's configuration is unusable, for example because a variable is not
+    set.
+    """
 
     outcome = "not_run"
 
 
 class ModuleConnectError(ModuleError):
-    """The server cannot be reached: its command does not exist, its process ended, or it refused or
-    did not answer in time.
+    """Raised when the server cannot be reached: its command does not exist, its process ended, or
+    it refused the connection or did not respond in time.
 
-    `lasting` means that it is useless to try again soon. `unreachable` means that no message was
-    sent to the server.
+    `lasting` means that retrying soon is useless. `unreachable` means that no message was sent to
+    the
+    server.
     """
 
     outcome = "not_run"
@@ -132,8 +144,8 @@ class ModuleConnectError(ModuleError):
 
 
 class ModuleSignInError(ModuleConnectError):
-    """A person must sign in to the server or grant more scopes (`lasting`), or the authorization
-    server refuses or cannot be reached. The message says what the person can do.
+    """Raised when a person must sign in to the server or grant more scopes (`lasting`), or when the
+    authorization server refuses or cannot be reached. The message says what the person can do.
     """
 
     def __init__(self, module: str, message: str, *, lasting: bool = True) -> None:
@@ -141,15 +153,15 @@ class ModuleSignInError(ModuleConnectError):
 
 
 class ModuleDownError(ModuleError):
-    """The connection ended during the call (outcome `unknown`) or before the call was sent
-    (`not_run`).
+    """Raised when the connection ended during the call (outcome `unknown`) or before the call was
+    sent (`not_run`).
     """
 
     outcome = "not_run"
 
 
 class ModuleToolError(ModuleError):
-    """The tool itself failed (`isError`). The message is the text of the result.
+    """Raised when the tool itself failed (`isError`). The message is the text of the result.
 
     Attributes:
         result: the whole result of a direct call, as protocol JSON, without secrets.
@@ -169,7 +181,7 @@ class ModuleToolError(ModuleError):
 
 
 class ModuleOutputError(ModuleError):
-    """The result does not satisfy the tool's own output schema, or is not JSON.
+    """Raised when the result does not satisfy the tool's own output schema, or is not JSON.
 
     Attributes:
         result: the whole result of a direct call, as an error in protocol JSON, without
@@ -192,12 +204,12 @@ class ModuleOutputError(ModuleError):
 
 
 class ModuleProtocolError(ModuleError):
-    """The server answered with a JSON-RPC error (`failed`), or with something other than MCP
-    (`unknown`).
+    """Raised when the server responded with a JSON-RPC error (`failed`), or with something other
+    than MCP (`unknown`).
 
     Attributes:
         code: the JSON-RPC error code, or None if the error has no code.
-        said: only the message of the JSON-RPC error.
+        said: the message of the JSON-RPC error, without any additions.
         data: the data of the error, without secrets.
     """
 
@@ -218,8 +230,8 @@ class ModuleProtocolError(ModuleError):
 
 
 class LegacyQuestionError(ModuleError):
-    """The tool asked a question as in the protocol versions up to 2025-11-25. Version 2026-07-28
-    does not allow this during a call.
+    """Raised when the tool asked a question as in protocol versions up to 2025-11-25. Version
+    2026-07-28 does not allow this during a call.
 
     Attributes:
         repeatable: True if it is safe to send the call again with the older protocol version.
@@ -231,15 +243,15 @@ class LegacyQuestionError(ModuleError):
 
 
 class ModuleTimeoutError(ModuleError):
-    """The server did not answer within the timeout. The call was cancelled, but might have taken
-    effect.
+    """Raised when the server did not respond within the timeout. The call was cancelled, but might
+    have taken effect.
     """
 
     outcome = "unknown"
 
 
 class ModuleInputRequiredError(ModuleError):
-    """The server asks for something that is not available: the user's model (sampling), the user's
-    folders (roots), a form that nobody can fill in, or answers to more rounds of questions than are
-    allowed.
+    """Raised when the server asks for something that is not available: the user's model (sampling),
+    the user's folders (roots), a form that nobody can fill in, or answers to more rounds of
+    questions than are allowed.
     """

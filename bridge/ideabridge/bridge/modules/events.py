@@ -23,7 +23,7 @@ _RETRY: Final = re.compile(rb"[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event: the shortened name of the event, and its data, with lines joined by LF."""
+    """An event: its name, shortened, and its data, with lines joined by LF."""
 
     name: str
     data: bytes
@@ -31,7 +31,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LongEvent:
-    """An event whose size is over the limit: the first and last bytes of its data, and its size in
+    """An event larger than the limit: the first and last bytes of its data, and its size in
     bytes.
     """
 
@@ -44,12 +44,12 @@ class EventReader:
     """Reads the events in one stream.
 
     Args:
-        limit: maximum size, in bytes, of one event.
+        limit: the maximum size, in bytes, of one event.
 
     Attributes:
-        last_id: the id of the last complete event that has one, as a string for a header, or None.
-        retry: the time, in milliseconds, that clients should wait before they reopen a lost stream,
-            or None if the server does not name a time.
+        last_id: the id of the last complete event with an id, as a string for a header, or None.
+        retry: the number of milliseconds that clients should wait before they reopen a lost stream,
+            or None if the server does not specify it.
     """
 
     def __init__(self, limit: int) -> None:
@@ -96,8 +96,8 @@ class EventReader:
         return events
 
     def end(self) -> list[Event | LongEvent]:
-        """End the stream. If no blank line has ended the last event, return a list with this event.
-        Otherwise, return an empty list.
+        """End the stream. Return the last event in a list if no blank line has ended it, otherwise
+        an empty list.
         """
         if self._line_size:
             self._end_line()
@@ -120,7 +120,7 @@ class EventReader:
             self._pieces.append(text)
 
     def _drop(self, text: bytes) -> None:
-        """Drop the middle of an event over the limit, and store only its first and last bytes.
+        """Drop the middle of an event larger than the limit, keeping only its first and last bytes.
         `text` is the next piece of the event.
         """
         pieces = [*self._data, *self._pieces, text]

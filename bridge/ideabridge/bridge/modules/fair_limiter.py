@@ -13,10 +13,11 @@ from ideabridge.tools.turns import asked_by
 class FairLimiter:
     """Limits how many calls run at the same time.
 
-    Waiting callers (`asked_by`) take turns, regardless of how many calls each of them has. The runs
-    of each caller also take turns. In a single queue, a run of a thousand calls would delay every
+    Waiting callers (`asked_by`) take turns, no matter how many calls each of them has. The runs of
+    each caller also take turns. With a single queue, a run of a thousand calls would delay every
     other run until its last call has begun, and a caller with a hundred runs would delay every
-    other caller.
+    other
+    caller.
     """
 
     def __init__(self, number: int) -> None:
@@ -24,14 +25,14 @@ class FairLimiter:
         self._waiting: OrderedDict[str, OrderedDict[Hashable, deque[anyio.Event]]] = OrderedDict()
 
     def lower(self, number: int) -> None:
-        """Lower the limit to `number`. Running calls continue."""
+        """Lower the limit to `number`. Calls that are already running continue."""
         lost = max(self._number - number, 0)
         self._number -= lost
         self._free -= lost
 
     async def acquire(self, sender: Hashable) -> None:
-        """Wait until a call is allowed to run. Calls with the same `sender` (such as a run) wait in
-        one queue.
+        """Wait until a call may run. Calls with the same `sender` (such as a run) wait in the same
+        queue.
         """
         if self._free > 0:
             self._free -= 1
@@ -57,7 +58,7 @@ class FairLimiter:
             raise
 
     def release(self) -> None:
-        """Report the end of a call, so that the next call can run."""
+        """Report that a call has ended, so that the next one can run."""
         if self._free < 0 or not self._waiting:
             self._free += 1
             return

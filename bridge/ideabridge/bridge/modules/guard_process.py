@@ -48,7 +48,7 @@ def _end(groups: set[int]) -> None:
 
 
 def main() -> None:
-    """Read registrations until the pipe ends, then end the registered groups."""
+    """Read registrations until the pipe is closed, then end the registered groups."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
 

@@ -42,13 +42,12 @@ class Handshake:
     """The handshake of one connection.
 
     Args:
-        seconds: the maximum time that connecting can take.
-        waited_until: returns the time, by the event loop's clock, until which requests waited for a
-            token. This is the current time if a request is still waiting, and `-inf` if none has
-            waited.
+        seconds: the maximum number of seconds that connecting may take.
+        waited_until: returns until when requests waited for a token, by the event loop's clock: the
+            current time if a request is still waiting, `-inf` if none has ever waited.
 
     Attributes:
-        begun: True after the first message was sent.
+        begun: True once the first message was sent.
         is_silent: True if the server has never answered `server/discover`, not even after the
             deadline.
         may_be_silent: True while it is unknown whether the server answers `server/discover`.
@@ -68,7 +67,7 @@ class Handshake:
 
     def waiting(self) -> anyio.CancelScope:
         """Return the cancel scope in which to wait for a message. It is cancelled at the deadline
-        if the server has not answered `server/discover`.
+        if the server has not answered `server/discover` by then.
         """
         self._waiting = anyio.CancelScope(deadline=self._deadline())
         return self._waiting
@@ -93,8 +92,9 @@ class Handshake:
             self._initialize = item
 
     def refusal(self) -> SessionMessage | None:
-        """Return a refusal of `server/discover`, in place of the answer of a server that missed the
-        deadline. Return None if the server has more time, because the request waited for a token.
+        """Return a refusal of `server/discover`, in place of an answer from a server that missed
+        the deadline. Return None if the server has more time, because the request waited for a
+        token.
         """
         assert self._discover is not None
         if anyio.current_time() < self._deadline():
@@ -105,8 +105,8 @@ class Handshake:
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=self._discover, error=error))
 
     def is_late(self, message: JSONRPCResponse | JSONRPCError) -> bool:
-        """Record an answer. Return True if its request was already answered with a `refusal`, so
-        that nothing is waiting for the answer any more.
+        """Record an answer. Return True if nothing is waiting for it any longer, because its
+        request was already answered with a `refusal`.
         """
         if message.id is None or message.id != self._discover:
             return False
@@ -119,8 +119,8 @@ class Handshake:
         return late
 
     def again(self, message: JSONRPCError) -> SessionMessage | None:
-        """If the answer to the first `initialize` names another known version, return a second
-        `initialize`. Otherwise, return None.
+        """Return a second `initialize` if the answer to the first one names another known version,
+        otherwise None.
         """
         first = self._initialize
         if (
@@ -145,8 +145,8 @@ class Handshake:
 
 
 def _named_versions(error: ErrorData) -> list[str]:
-    """Return the protocol versions that an error names: in the `supported` member of its data, or
-    otherwise in its message.
+    """Return the protocol versions that an error names, either in the `supported` member of its
+    data or in its message.
     """
     supported = read_as(_Versions, error.data).supported
     return _VERSION.findall(error.message) if supported is None else list(supported)

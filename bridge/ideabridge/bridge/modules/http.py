@@ -33,17 +33,18 @@ from ideabridge.bridge.modules.messages import MessageReader
 
 
 class Mark(Enum):
-    """The `data` of an error that a transport created. A server cannot forge a `Mark`, because a
-    `Mark` is not JSON.
+    """The `data` of an error that a transport created. Servers cannot forge it, because it is not
+    JSON.
 
     Attributes:
         UNSENT: the request was never sent.
         UNANSWERED: the request was not answered, and the server might have processed it.
-        CUT_OFF: the stream with the answer ended early, and the server might have processed it.
+        CUT_OFF: the stream with the answer ended early, and the server might have processed the
+            request.
         REFUSED: the server, or a proxy in front of it, refused the request.
         SESSION_LOST: the server refused the request because it does not know the session.
         SIGN_IN: the request needs a token, but nobody has signed in.
-        SIGN_IN_LATER: as for `SIGN_IN`, but a token might be available soon.
+        SIGN_IN_LATER: like `SIGN_IN`, but a token might be available soon.
     """
 
     UNSENT = 1
@@ -115,11 +116,11 @@ _CONNECTING: Final = (
 
 
 class UnansweredError(Exception):
-    """Raised if a request was not answered. `error` contains the reason.
+    """Raised when a request gets no usable response. `error` contains the reason.
 
     Attributes:
         error: the error for the call that sent the request.
-        status: the HTTP status of a refusal, or None if no refusal arrived.
+        status: the HTTP status of a refusal, or None if no refusal was received.
         is_own: True if the server itself sent the error, as a JSON-RPC error.
     """
 
@@ -133,18 +134,17 @@ class UnansweredError(Exception):
 
 
 class OlderServerError(UnansweredError):
-    """Raised if the server speaks only the older transport: it answered a POST as that transport
-    answers a GET, or named an unusable address for POSTs.
+    """Raised when the server supports only the older transport: it responded to a POST in the way
+    that transport responds to a GET, or gave an unusable address for POSTs.
     """
 
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Return the certificates that connections to servers trust. These are the certificates of the
-    system, which are read once, at the first connection.
+    """Return the system's certificates, which connections to servers trust. They are read once, at
+    the first connection.
 
-    Reading the certificates separately for each client would block the event loop for at least 25
-    ms each time.
+    Reading them separately for each client would block the event loop for at least 25 ms each time.
     """
     return httpx2.create_ssl_context()
 
@@ -155,9 +155,8 @@ class ModuleHTTPClient:
     Args:
         url: the configured address.
         headers: headers that are sent with every request.
-        connect_timeout: the maximum time, in seconds, for connecting to the host, but not more than
-            30.
-        auth: puts tokens into the requests.
+        connect_timeout: the maximum number of seconds for connecting to the host, capped at 30.
+        auth: adds tokens to the requests.
         reader: reads the errors in the bodies of refusals.
     """
 
@@ -187,12 +186,12 @@ class ModuleHTTPClient:
     async def open(
         self, method: str, url: httpx2.URL, headers: Mapping[str, str], content: bytes | None = None
     ) -> AsyncGenerator[httpx2.Response]:
-        """Send a request, and yield the answer. The caller reads the body of the answer, whose
-        `url` is the address after redirects.
+        """Send a request, and yield the response, whose `url` is the address after redirects. The
+        caller reads the response body.
 
         Raises:
-            UnansweredError: there is no answer, the answer is a refusal, or the body of the answer
-                is incomplete.
+            UnansweredError: there is no response, the response is a refusal, or its body is
+                incomplete.
         """
         try:
             response = await self._send(method, url, headers, content)
@@ -241,7 +240,7 @@ class ModuleHTTPClient:
                 )
 
     async def _refusal(self, response: httpx2.Response) -> UnansweredError:
-        """Return the error for an answer whose status is not 2xx."""
+        """Return the error for a response whose status is not 2xx."""
         body = await _beginning(response)
         status = response.status_code
         kind = response.headers.get("content-type", "").lower()
@@ -270,7 +269,7 @@ class ModuleHTTPClient:
         return UnansweredError(code, f"{message}: {text}" if text else message, data, status=status)
 
     def _error_in(self, body: bytes, kind: str) -> ErrorData | None:
-        """Return the JSON-RPC error in the body of a refusal, or None for any other body."""
+        """Return the JSON-RPC error in the body of a refusal, or None if there is none."""
         if b'"error"' not in body or b'"jsonrpc"' not in body:
             return None
 

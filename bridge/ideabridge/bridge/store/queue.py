@@ -30,8 +30,8 @@ class QueuedRun:
     Attributes:
         run: the id of the run.
         caller: the owner of the run.
-        needs: the names of the servers that it can call; `*` means any.
-        has_begun: whether a process has already worked on it.
+        needs: the names of the servers that the run can call. `*` means any.
+        has_begun: whether a process has already worked on the run.
     """
 
     run: str
@@ -66,8 +66,9 @@ class RunQueue:
     ) -> int:
         """Count the runs that are waiting for a worker, up to `most`.
 
-        If `fingerprint` is set, count only runs of this configuration. If `caller` is set, count
-        only runs of this owner.
+        If `fingerprint` is set, only runs of this configuration count. If `caller` is set, only
+        runs
+        of this owner count.
         """
         with self._database.guard:
             return self._database.number(
@@ -84,11 +85,11 @@ class RunQueue:
         takes: Callable[[QueuedRun, int], bool],
         is_last: Callable[[str], bool] = lambda _caller: False,
     ) -> list[str]:
-        """Take runs out of the queue: their status becomes `running`, and the caller drives them.
+        """Take runs out of the queue. Their status becomes `running`, and the caller drives them.
 
         Runs that have already begun come first, then runs of the callers with the fewest active
-        runs, then the oldest runs. Only one process can claim at a time. The others wait until the
-        transaction of that process ends.
+        runs, then the oldest runs. Only one process can claim at a time. The others wait until its
+        transaction ends.
 
         Args:
             fingerprint: the configuration of the runs.

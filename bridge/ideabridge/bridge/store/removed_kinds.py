@@ -53,7 +53,7 @@ _KEPT_AS_WRITTEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConvertedPlan:
-    """A plan without removed kinds, and the data that belongs to it.
+    """A plan without removed kinds, and its data.
 
     Attributes:
         plan: the plan.
@@ -79,7 +79,7 @@ def has_removed(plan: JSON) -> bool:
 def converted(
     plan: JSONObject, learned: JSONObject | None = None, records: list[JSONObject] | None = None
 ) -> ConvertedPlan:
-    """Convert a plan, so that none of its explanations is of a removed kind.
+    """Convert a plan so that none of its explanations is of a removed kind.
 
     Args:
         plan: a published plan.
@@ -92,11 +92,11 @@ def converted(
 
 
 def convert_publications(run: RunStatement, mark: str) -> None:
-    """Convert every publication of a store. The caller holds a transaction.
+    """Convert every publication in a store. Call this inside a transaction.
 
     Args:
-        run: executes a statement, and returns its rows if it selects.
-        mark: the placeholder of a parameter in a statement: `?` or `%s`.
+        run: executes a statement, and returns its rows if it selects any.
+        mark: the placeholder for a parameter in a statement: `?` or `%s`.
     """
     rows = [*run("SELECT number FROM publications WHERE plan IS NOT NULL ORDER BY number", ())]
     for (number,) in rows:
@@ -141,7 +141,7 @@ def _decoded(text: Any) -> JSONObject | None:
 
 
 def with_present_kinds(document: JSON) -> JSON:
-    """Convert the document of an idea, so that its published plan has no explanation of a removed
+    """Convert the document of an idea so that its published plan has no explanation of a removed
     kind.
     """
     plan = plan_in_document(document)
@@ -166,8 +166,8 @@ def _by(literal: JSONObject) -> list[JSON]:
 
 
 def _place(literal: JSONObject) -> int | None:
-    """Return the place of a literal's call, or None if the literal is part of the output or is
-    malformed.
+    """Return the place of a literal's call, or None if the literal is malformed or part of the
+    output.
     """
     match literal.get("at"):
         case ["calls", str(place), *_] if place.isdecimal() and len(place) < 10:
@@ -182,7 +182,7 @@ class _Computing:
 
     Attributes:
         explanation: the explanation.
-        before: the place of the call, in the old plan, before which it runs.
+        before: the place, in the old plan, of the call that follows the new one.
         code: the expression.
         names: the references that the expression reads, keyed by their names in it.
     """
@@ -193,8 +193,8 @@ class _Computing:
     names: Mapping[str, str]
 
     def result(self, view: Mapping[str, JSON]) -> list[JSON]:
-        """Return what the call returns for the data in a record of evidence: a list with the value,
-        or an empty list.
+        """Return what the call returns for the data in a record of evidence, as a list with the
+        value, or an empty list if there is none.
         """
         value = self.explanation.value(lambda text: view.get(text, MISSING))
         if isinstance(value, Missing):
@@ -309,7 +309,7 @@ class _Conversion:
         return moved
 
     def _renumbered(self, value: JSON) -> JSON:
-        """Return a value in which references to results use the new places."""
+        """Return a value in which the references to results use the new places."""
         if isinstance(value, list):
             return [self._renumbered(item) for item in value]
         if isinstance(value, dict):
@@ -406,7 +406,7 @@ class _Conversion:
         return {**holder, "seen": moved}
 
     def _record(self, record: JSONObject) -> JSONObject:
-        """Return a record of evidence whose view contains the result of each call to `compute`."""
+        """Return a record of evidence whose view includes the result of each call to `compute`."""
         moved = dict(record)
         values = record.get("values")
         if isinstance(values, list):
@@ -473,7 +473,7 @@ def _computing(raw: JSON, before: int) -> _Computing | None:
 
 
 def _with_references(raw: JSON, change: Callable[[JSON], JSON]) -> JSON:
-    """Return the form of an explanation with different references and the same constants."""
+    """Return an explanation with its references changed and its constants kept."""
     match raw:
         case str():
             return change(raw)

@@ -60,7 +60,7 @@ _DERIVED: Final = ("result", "preview", "assumed", "unseen")
 
 
 def type_of(value: JSON) -> str:
-    """Return the type of a value as text, with the number of its parts: `text`, `array of 3`."""
+    """Describe the type of a value, with the number of its parts: `text`, `array of 3`."""
     match json_type(value):
         case "string":
             return "text"
@@ -74,16 +74,14 @@ def type_of(value: JSON) -> str:
 
 @dataclass(slots=True)
 class _Left:
-    """Collects the parts that are left out: their list for the document, and their values."""
+    """Collects the parts that are left out: the list for the document, and their values."""
 
     listed: list[JSON] = field(default_factory=list[JSON])
     values: list[JSON] = field(default_factory=list[JSON])
     _by_reference: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
 
     def value(self, reference: str, value: JSON) -> None:
-        """Leave out a value: `reference` is the reference to this value, or to a value that
-        contains it.
-        """
+        """Leave out a value. `reference` refers to this value, or to a value that contains it."""
         size = len(encode(value))
         before = self._by_reference.get(reference)
         self.values.append(value)
@@ -99,14 +97,14 @@ class _Left:
             before |= {"type": "several values", "bytes": size + cast("int", before["bytes"])}
 
     def message(self, number: int, message: Message) -> None:
-        """Leave out a whole message of the context, by its number from 0."""
+        """Leave out a whole message of the context. `number` counts from 0."""
         size = len(encode(message.to_json()))
         self.listed.append({"message": number, "type": message.type, "bytes": size})
         self.values.append(message.value)
 
 
 def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea, list[JSON]]:
-    """Return the idea without the parts that come from results, and the list of these parts.
+    """Return the idea without the parts that come from results, and a list of these parts.
 
     Args:
         idea: the idea.
@@ -115,9 +113,10 @@ def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea
             except the parts of states that calls refer to.
 
     Returns:
-        The idea and the list, or the same idea and [] if no part of it comes from results. Each
-        entry of the list is `{"reference", "type", "bytes"}`, or, for a message that no reference
-        reads, `{"message": number in the context, "type", "bytes"}`.
+        The idea and the list, or the same idea and [] if nothing in it comes from results. Each
+        entry
+        of the list is `{"reference", "type", "bytes"}` or, for a message that no reference reads,
+        `{"message": number in the context, "type", "bytes"}`.
     """
     left = _Left()
     context = list(_OwnContext(began_with, idea.context, left).messages())
@@ -128,11 +127,12 @@ def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea
 
 
 def copy_without_results(stored: StoredIdea, began_with: Sequence[JSON] | None) -> StoredIdea:
-    """Return a stored idea without the parts that come from results; see `without_results`. If no
-    part comes from results, return the same stored idea.
+    """Return a stored idea without the parts that come from results (see `without_results`), or the
+    same stored idea if there are none.
 
-    Otherwise, the result is a different idea with its own id. Its metadata names the original and
-    the parts that were left out.
+    A changed copy is a different idea with its own id. Its metadata names the original and the
+    parts
+    that were left out.
     """
     idea, left_out = without_results(stored.idea, began_with)
     if not left_out:
@@ -189,7 +189,7 @@ class _OwnContext:
                 yield remains
 
     def _remains(self, message: Message, raw: JSON, *, is_authors: bool) -> JSON | Missing:
-        """Return what remains of a message, or MISSING if nothing does."""
+        """Return what remains of a message, or MISSING if nothing remains."""
         match message.type:
             case "call" if message.members:
                 return self._call(message, message.members)
@@ -204,7 +204,7 @@ class _OwnContext:
                 return raw if is_authors else MISSING
 
     def _is_own_plan(self, message: Message, plan: JSONObject) -> bool:
-        """Return whether the run began with a plan, as an object or as the list of its calls."""
+        """Return whether the run began with a plan, given as an object or as a list of calls."""
         # Ignore `standing`, which the loop updates at each step to say which calls of the plan are
         # done.
         written: JSONObject = {key: value for key, value in plan.items() if key != "standing"}
@@ -238,7 +238,7 @@ class _OwnContext:
         return own
 
     def _same(self, now: JSONObject, before: JSONObject, instance: str, path: Path) -> JSONObject:
-        """Return the members of a state that were already the same at the start."""
+        """Return the members of a state that have not changed since the start."""
         own: JSONObject = {}
         for key, value in now.items():
             earlier = before.get(key, MISSING)
@@ -254,8 +254,8 @@ class _OwnContext:
     def _reference_to(self, path: Path, instance: str) -> str:
         """Return the reference to a value.
 
-        If the value is inside a value that a call wrote, return the reference to the place of the
-        written value, because keys below that place are part of a result.
+        For a value inside a result that a call wrote, this is the reference to the whole result,
+        because the keys inside it are part of the result.
         """
         while len(path) > 1 and not any(
             named == instance and written[: len(path)] == path for named, written in self._written
@@ -266,7 +266,7 @@ class _OwnContext:
 
 @dataclass(frozen=True, slots=True)
 class _CallEntry:
-    """The places where a call wrote its result, as references."""
+    """Where a call wrote its result, as references."""
 
     value: str | None = None
     also: tuple[str, ...] = ()
@@ -301,7 +301,9 @@ def _written(context: Sequence[JSON]) -> Iterator[tuple[str, Path]]:
 
 
 def _without(value: JSON, path: Path) -> JSON:
-    """Return a copy without the value at a path, which must exist. In a list, null replaces it."""
+    """Return a copy of `value` without the part at `path`, which must exist. In a list, null
+    replaces it.
+    """
     if not path:
         return {}
 
@@ -326,7 +328,7 @@ def _without(value: JSON, path: Path) -> JSON:
 
 
 def _own_solution(idea: Idea, context: list[JSON], left: _Left) -> JSON:
-    """Return an idea's Solution without the parts that its mind took from results."""
+    """Return an idea's Solution without the parts that the mind copied from results."""
     solution = idea.solution
     if not isinstance(solution, dict):
         left.value("solution", solution)
@@ -373,8 +375,7 @@ class Copies:
 
     Args:
         results: the values that are left out.
-        public: values that everybody is allowed to see. A literal that also occurs in them is not
-            secret.
+        public: values that everybody may see. A literal that also occurs in them is not secret.
     """
 
     def __init__(self, results: Sequence[JSON], public: Sequence[JSON]) -> None:
@@ -384,8 +385,8 @@ class Copies:
         self._public = "\n".join(_texts([*public]))
 
     def call(self, call: JSON) -> JSON:
-        """Return a call without copied literals. Members that name tools, places and calls are
-        kept.
+        """Return a call without copied literals, keeping the members that name tools, places and
+        calls.
         """
         if not isinstance(call, dict):
             return self.scrubbed(call)
@@ -396,8 +397,8 @@ class Copies:
         return dict((key, named[key]) if key in named else next(written) for key in call)
 
     def scrubbed(self, value: JSON) -> JSON:
-        """Return a value with each copied string and member name replaced by `LEFT_OUT`, and each
-        copied number replaced by `LEFT_OUT_NUMBER`.
+        """Return a value in which `LEFT_OUT` replaces each copied string and member name, and
+        `LEFT_OUT_NUMBER` each copied number.
         """
         if isinstance(value, dict):
             members: JSONObject = {}

@@ -51,7 +51,7 @@ def cut(raw: bytes) -> list[bytes]:
 
 
 def _end(raw: bytes, classes: bytes, start: int) -> int:
-    """Return the position where the piece that begins at `start` ends."""
+    """Return where the piece that begins at `start` ends."""
     limit = min(start + LONGEST_PIECE, len(raw))
     last = None
     place = classes.find(_CANDIDATE, start + SHORTEST, limit)
@@ -69,7 +69,7 @@ def _end(raw: bytes, classes: bytes, start: int) -> int:
 
 
 def _at_character(raw: bytes, place: int) -> int:
-    """Return the position of the first byte of the character at a position."""
+    """Return the position of the first byte of the character at `place`."""
     while raw[place] & 0xC0 == 0x80:
         place -= 1
     return place

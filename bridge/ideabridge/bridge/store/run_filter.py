@@ -70,22 +70,26 @@ _SEARCHED: Final = "title || ' ' || id || ' ' || replace(title, '_', ' ')"
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Conditions for runs. A run must meet all of them. None or an empty list of names means no
+    """Conditions for runs, all of which a run must meet. None or an empty list of names means no
     condition.
 
     Attributes:
         tool: a published tool that the run calls, or a tool that one of the run's Solutions calls.
             Call `Ideas.index_all` first, so that the latest Solutions are indexed.
-        since, until: the time when it began: `2026-11-21`, `2026-11-21T10:00`, or how long ago:
-            `3d`, `12h`, `2w`.
-        words: a part of the run's title or id. In the title, a space also stands for an underscore,
-            as where people read the name of a tool.
-        askers: names of programs, without versions and in any case; one of them must have asked for
+        since, until: when the run began, as a date (`2026-11-21`), a time (`2026-11-21T10:00`) or
+            an
+            age (`3d`, `12h`, `2w`).
+        words: a part of the run's title or id. A space also matches an underscore in the title,
+            because
+            people often see the name of a tool with spaces.
+        askers: names of programs, without versions and ignoring case, one of which must have asked
+            for
             the run.
-        outcome: what must have become of the run's calls: `failed` means that the run or some of
-            its calls failed, and `denied` that nothing failed, but calls were denied.
-        failed: whether the run must have failed, stalled, reached a limit or ended with errors
-            that no denied call has caused.
+        outcome: the outcome of the run's calls: `failed` if the run or any of its calls failed,
+            `denied` if nothing failed, but calls were denied.
+        failed: whether the run failed, stalled, reached a limit or ended with errors other than
+            denied
+            calls.
     """
 
     tool: str | None = None
@@ -97,7 +101,7 @@ class RunFilter:
     failed: bool = False
 
     def clauses(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield `(SQL condition on a row of runs, its values)` for each condition.
+        """Yield `(SQL condition on a row of runs, values)` for each condition.
 
         Raises:
             FilterError: a time cannot be read.

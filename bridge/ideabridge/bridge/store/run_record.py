@@ -21,19 +21,19 @@ ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """Information about an unfinished run that one process leaves for the next.
+    """What one process leaves for the next about an unfinished run.
 
     A process that takes up the run replaces all of this information. A process that shuts down
     removes it.
 
     Attributes:
         needs: the servers that the run needs while it is waiting for a worker.
-        taken_up: the number of times that a process has taken up the run since `events` last
-            changed.
+        taken_up: how often a process has taken up the run since `events` last changed.
         events: the number of events in the journals of the run and its rooms when it was last taken
             up.
-        set_aside: True if the run is taken up only when a person requests it, because the run made
-            no progress the last few times.
+        set_aside: True if the run is taken up only at a person's request, because it made no
+            progress
+            the last few times.
     """
 
     needs: tuple[str, ...] | None = None
@@ -44,7 +44,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class MarkedCall:
-    """A call, with a reason that the origin of a run records.
+    """A call, with the reason for which the origin of a run lists it.
 
     Attributes:
         call: the number of the call.
@@ -57,8 +57,8 @@ class MarkedCall:
 
 @dataclass(frozen=True, slots=True)
 class RunOrigin:
-    """The origin of a run's calls if the run was stored after these calls had ended. It is empty
-    for any other run.
+    """Where a run's calls come from, if the run was stored after these calls had ended. Empty for
+    other runs.
 
     Attributes:
         document: the whole document, which the row of the run stores.
@@ -69,14 +69,13 @@ class RunOrigin:
         digests: the digests of the calls that the import read.
         incomplete: the imported calls whose results are incomplete.
         client: the name and version of the client that made the direct calls of a session.
-        session: the hash of the connection of this session, or "" if its transport has no
-            connections.
-        began: the time when the first call of the session arrived, in seconds since 1970.
-        last: the time when the last call of the session ended, in seconds since 1970.
+        session: the hash of the session's connection, or "" if the transport has no connections.
+        began: when the first call of the session arrived, in seconds since 1970.
+        last: when the last call of the session ended, in seconds since 1970.
         count: the number of calls in the session.
         tools: the names of the tools that the session called, without duplicates.
         unkept: the calls of the session that cannot be published.
-        run: the run of which this run is a part.
+        run: the run that this run is a part of.
     """
 
     document: JSONObject = field(metadata=whole_document())
@@ -98,18 +97,18 @@ class RunOrigin:
 
 @dataclass(frozen=True, slots=True)
 class StoredSummary:
-    """The summary in the row of a run. Whenever the status is written, the whole summary is
-    replaced.
+    """The summary in the row of a run, which is replaced whenever the status is written.
 
     Attributes:
-        idea: the id of the last idea of a run that has ended.
-        errors: the number of errors in the last Solution of a run that has ended.
-        denied: the number of these errors that denied calls have caused.
-        not_run: the number of these errors of calls that never started, because a call that they
+        idea: the id of the last idea of an ended run.
+        errors: the number of errors in the last Solution of an ended run.
+        denied: how many of these errors denied calls caused.
+        not_run: how many of these errors belong to calls that never started, because a call that
+            they
             read has no result.
         reason: why the run ended or was interrupted.
         origin: for a run that was stored after it had ended, where its calls come from: imported
-            calls, a session of direct calls, or a part of either. Otherwise, it is empty.
+            calls, a session of direct calls, or a part of either. Otherwise empty.
         handover: what the next process needs to know about a run that has not ended.
     """
 
@@ -124,11 +123,11 @@ class StoredSummary:
 
     @classmethod
     def from_json(cls, stored: JSONObject) -> StoredSummary:
-        """Read the JSON of a row. A member of the wrong type counts as absent."""
+        """Read the JSON of a row. Members of the wrong type are treated as missing."""
         return read_as(cls, stored)
 
     def to_json(self) -> JSONObject:
-        """Return the JSON for the row, leaving out empty members."""
+        """Return the JSON for the row, without empty members."""
         handover = self.handover
         needs = None if handover.needs is None else list[JSON](handover.needs)
         members: JSONObject = {
@@ -148,10 +147,10 @@ class StoredSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run. Times are ISO 8601 in UTC, except `lease_until`.
+    """A run. Times are ISO 8601 in UTC, except `lease_until`.
 
     Attributes:
-        id: the run's id.
+        id: the id of the run.
         kind: `plan`, `solve` or `session`.
         caller: the owner of the run.
         title: a human-readable title of one line.
@@ -161,18 +160,20 @@ class RunRecord:
         summary: the summary that `set_status` stored last. All members are empty if none was
             stored.
         driver: the holder of the lease, or None if nobody holds it.
-        epoch: the current fencing epoch; 0 if the lease was never acquired.
-        lease_s: how long, in seconds, the lease lasts without a heartbeat.
-        lease_until: the time when the lease ends, in seconds since 1970 by the driver's clock.
-            Clocks differ, so this time is shown, and compared for equality, but never compared with
-            another clock.
-        created: the time when the run was created.
-        updated: the time when the status last changed.
+        epoch: the current fencing epoch, or 0 if the lease was never acquired.
+        lease_s: the number of seconds that the lease lasts without a heartbeat.
+        lease_until: when the lease ends, in seconds since 1970 by the driver's clock. Because
+            clocks
+            differ, this time is shown, and compared for equality, but never compared with another
+            clock.
+        created: when the run was created.
+        updated: when the status last changed.
         last_event: the sequence number of the run's last event, or 0 if the run has no events.
-        forked_from: the run from which this run was forked.
+        forked_from: the run that this run was forked from.
         forked_at: the number of the last event of `forked_from` before the fork.
-        client: the name and version of the program that asked for the run, as the program states
-            them, or "" if they are not known.
+        client: the name and version of the program that asked for the run, as stated by the
+            program,
+            or "" if they are not known.
     """
 
     id: str

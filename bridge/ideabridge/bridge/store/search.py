@@ -64,10 +64,10 @@ the caller is NULL.
 
 
 def check_limit(limit: int) -> int:
-    """Return `limit`, which must be a valid number of items for a page.
+    """Return `limit` if it is a valid number of items for a page.
 
     Raises:
-        CursorError: `limit` is not from 1 to `MAX_PAGE`.
+        CursorError: `limit` is not between 1 and `MAX_PAGE`.
     """
     if not 1 <= limit <= MAX_PAGE:
         raise CursorError(f"limit must be from 1 to {MAX_PAGE}, found {limit}")
@@ -92,8 +92,8 @@ def read_cursor(after: str | None) -> int:
 def read_meta(
     text: str, run: str | None = None, step: int | None = None, fingerprint: str | None = None
 ) -> IdeaMeta:
-    """Read metadata from its stored text and from the columns that the text leaves out: the run,
-    the step, and the run's fingerprint.
+    """Read metadata from its stored text, and from the columns for what the text leaves out: the
+    run, the step, and the run's fingerprint.
     """
     meta = cast("JSONObject", decode_trusted(text))
     if run is not None:
@@ -109,8 +109,8 @@ def read_meta(
 
 
 def last_of_run(database: Database, run: str) -> int:
-    """Return the row of the last step of a run, or 0. Only ideas that this run was the first to
-    save are considered. Call this inside a guard or transaction.
+    """Return the row of the last step of a run, or 0 if there is none. Only ideas that this run was
+    the first to save are considered. Call this inside a guard or transaction.
     """
     return database.number(
         "SELECT number FROM ideas WHERE run = ? ORDER BY step DESC NULLS LAST, number DESC LIMIT 1",
@@ -119,15 +119,15 @@ def last_of_run(database: Database, run: str) -> int:
 
 
 def indexed_words(text: str) -> list[str]:
-    """Return the words of a query or text, split as in the index. The words contain only letters
-    and digits.
+    """Return the words of a query or text, split as in the index. Words consist of letters and
+    digits only.
     """
     folded = unicodedata.normalize("NFC", text[: MAX_TEXT * 2])
     return _WORD.findall(_SPACELESS.sub(r" \1 ", folded))
 
 
 def indexable(text: str) -> str:
-    """Convert a string to the form that is passed to the index."""
+    """Convert a string to the form in which it is indexed."""
     if text.isascii():
         return text
     return _SPACELESS.sub(r" \1 ", unicodedata.normalize("NFC", text))
@@ -141,7 +141,7 @@ def tool_words(tools: tuple[str, ...]) -> str:
 
 
 def task_text(messages: list[JSON]) -> str:
-    """Return the text messages in a context that are not system messages, up to `MAX_TEXT`
+    """Return the text messages in a context, except system messages, up to `MAX_TEXT`
     characters.
     """
     parts: list[str] = []
@@ -180,8 +180,8 @@ Entry = tuple[str, str, str]
 
 
 def ends(context: list[Item]) -> list[Item]:
-    """Return the start of a context, which contains the task, and its end. The results of calls in
-    between are left out.
+    """Return the start of a context, which contains the task, and its end, leaving out the results
+    of calls in between.
     """
     return context if len(context) <= 24 else [*context[:16], *context[-8:]]
 
@@ -205,11 +205,11 @@ def widen(
     to fetch. Return the selected rows.
 
     Args:
-        limit: the maximum number of rows.
+        limit: the maximum number of rows to return.
         fetch: returns the given number of best rows. It is called with growing numbers, up to
             `SCORED`.
         keep: selects or converts rows.
-        first: the number of rows to fetch first; by default `limit`.
+        first: the number of rows to fetch at first, by default `limit`.
     """
     size = first or limit
     while True:
@@ -225,8 +225,8 @@ def _terms(query: str) -> list[str]:
 
 
 class Search:
-    """The `idea_words` and `publication_words` tables. The caller of a method must hold a
-    transaction or a guard.
+    """The tables `idea_words` and `publication_words`. Callers must hold a transaction or the
+    guard.
     """
 
     def __init__(self, database: Database, contents: Contents) -> None:
@@ -240,12 +240,12 @@ class Search:
 
         Args:
             table: `idea_words`, or the table that will replace it.
-            after: the last row that the table holds.
+            after: the last row that is already in the table.
             until: the last row to index.
             most: the maximum number of ideas to index.
 
         Returns:
-            `(number of ideas, last row that the table now holds)`.
+            `(number of ideas, last row that is now in the table)`.
         """
         if self._voids != self._database.voids:
             # A transaction was rolled back, perhaps together with entries in the index, so forget
@@ -280,8 +280,9 @@ class Search:
     def rebuild(self, breathe: Callable[[], None]) -> None:
         """Index all existing ideas again, in a new table.
 
-        Searches use the old table until the new table replaces it. Other processes can write during
-        the rebuild.
+        Searches use the old table until the new one replaces it. Other processes can write during
+        the
+        rebuild.
 
         Args:
             breathe: called between transactions.
@@ -317,28 +318,30 @@ class Search:
             breathe()
 
     def forget(self, ideas: list[int]) -> None:
-        """Remove deleted ideas from the index, or count them for the next rebuild. Call this
-        inside a transaction.
+        """Remove deleted ideas from the index, or count them for the next rebuild. Call this inside
+        a transaction.
         """
         if not self._database.words.remove("idea_words", ideas):
             self._database.count(UNINDEXED, len(ideas))
 
     def gone(self) -> bool:
-        """Return whether the index holds ideas that were deleted."""
+        """Return whether the index contains ideas that were deleted."""
         return self._database.counter(UNINDEXED) > 0
 
     def find(
         self, query: str, limit: int, caller: Viewer, *, begins: bool = False
     ) -> list[tuple[int, float]]:
-        """Return `(row, score)` for ideas, best first: ideas published under a matching name, then
-        all others.
+        """Return `(row, score)` for matching ideas, best first: ideas published under a matching
+        name, then all others.
 
         Args:
             query: any text. It is split into words, so it cannot contain FTS5 syntax.
             limit: the maximum number of ideas.
-            caller: ignore names that are not published to this caller, because a hit would confirm
-                a guess at words in another caller's name or description. The owners of the ideas
-                are not checked.
+            caller: the caller. Names that are not published to this caller are ignored, because a
+                hit
+                would confirm a guess at words in another caller's name or description. The owners
+                of
+                the ideas are not checked.
             begins: True to match the words as prefixes.
         """
         terms = _terms(query)
@@ -363,7 +366,9 @@ class Search:
     def _named(
         self, terms: list[str], limit: int, caller: Viewer, begins: bool
     ) -> dict[int, float]:
-        """Return the ideas of the names that are open to a caller, with their scores."""
+        """Return the ideas published under matching names that are open to the caller, with their
+        scores.
+        """
 
         def open_names(matched: list[tuple[int, float]]) -> list[tuple[int, float]]:
             numbers = number_list(number for number, _ in matched)
@@ -386,8 +391,8 @@ class Search:
         return scores
 
     def find_names(self, query: str, limit: int, *, begins: bool = False) -> list[int]:
-        """Return the rows of published names that match words, best first; see `find` for
-        `begins`.
+        """Return the rows of published names that match the words, best first. For `begins`, see
+        `find`.
         """
         terms = _terms(query)
         if terms:
@@ -395,8 +400,8 @@ class Search:
         return []
 
     def _latest(self, number: int) -> int:
-        """Return the last idea of an idea's run, the idea itself if it has no run, or 0 if it was
-        deleted.
+        """Return the last idea of an idea's run, the idea itself if it has no run, or 0 if the idea
+        was deleted.
         """
         row = self._database.execute("SELECT run FROM ideas WHERE number = ?", (number,)).fetchone()
         if row is None:

@@ -22,9 +22,10 @@ class SessionRow(NamedTuple):
         caller: the caller who makes the calls.
         client: the name and version of the client, or "" if the client sent none.
         session: the hash of the connection, or "" if the transport has no connections. In that
-            case, the session might mix several conversations.
-        began: the time when the first call arrived, in seconds since 1970.
-        last: the time when the last call ended, in seconds since 1970.
+            case,
+            the session might mix several conversations.
+        began: when the first call arrived, in seconds since 1970.
+        last: when the last call ended, in seconds since 1970.
         calls: the number of calls in the session.
         tools: the names of the tools that the session called, without duplicates.
     """
@@ -63,7 +64,7 @@ class SessionTable:
         the session has ended, or if earlier calls are missing.
 
         Args:
-            row: the session; its `calls` already includes these calls.
+            row: the session, whose `calls` already includes these calls.
             bodies: one JSON text for each call.
         """
         first = row.calls - len(bodies)
@@ -93,13 +94,13 @@ class SessionTable:
         return True
 
     def get(self, session_id: str) -> SessionRow | None:
-        """Return the session in progress that has this id, or None."""
+        """Return the session in progress with the given id, or None if there is none."""
         with self._database.guard:
             row = self._database.execute(f"{_SESSION} WHERE id = ?", (session_id,)).fetchone()
         return None if row is None else _session(row)
 
     def of(self, caller: str, limit: int) -> list[SessionRow]:
-        """Return a caller's sessions that are in progress, latest first."""
+        """Return a caller's sessions in progress, latest first."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_SESSION} WHERE caller = ? ORDER BY last DESC LIMIT ?", (caller, limit)
@@ -107,7 +108,7 @@ class SessionTable:
         return [_session(row) for row in rows]
 
     def idle(self, since: float, limit: int = 100) -> list[SessionRow]:
-        """Return the sessions that have had no call since `since`, a time in seconds since 1970."""
+        """Return the sessions without a call since `since`, a time in seconds since 1970."""
         with self._database.guard:
             rows = self._database.execute(
                 f"{_SESSION} WHERE last < ? LIMIT ?", (since, limit)
@@ -115,7 +116,7 @@ class SessionTable:
         return [_session(row) for row in rows]
 
     def calls(self, session_id: str) -> list[JSONObject]:
-        """Return the calls in a session in progress, in the order in which they ended."""
+        """Return the calls of a session in progress, in the order in which they ended."""
         with self._database.guard:
             number = self._database.number(
                 "SELECT number FROM sessions WHERE id = ?", (session_id,)

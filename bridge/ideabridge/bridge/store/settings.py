@@ -26,7 +26,7 @@ class StoredSettings:
         return None if row is None else cast("bytes", row[0])
 
     def under(self, prefix: str) -> dict[str, bytes]:
-        """Return the settings whose keys begin with `prefix`, which is ASCII."""
+        """Return the settings whose keys begin with `prefix`, which must be ASCII."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT key, value FROM settings WHERE key >= ? AND key < ?",
@@ -47,7 +47,7 @@ class StoredSettings:
 
     def replace(self, key: str, value: bytes, *, notice: str | None = None) -> bool:
         """Replace a setting, and notify other processes of the change. Return False if the setting
-        is not set.
+        was not set.
         """
         with self._database.transaction(concurrent=True):
             cursor = self._database.change(
@@ -65,8 +65,8 @@ class StoredSettings:
             self.set(key, change(self.get(key) or b""))
 
     def ensure(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """Return the value of a setting, which is created if it is not set. If two processes do
-        this at the same time, both get the same value.
+        """Return the value of a setting, creating it if it is not set. If two processes create it
+        at the same time, both get the same value.
         """
         value = self.get(key)
         if value is None:
@@ -82,7 +82,7 @@ class StoredSettings:
         """Return the key that distinguishes this store's users from those of other stores when they
         sign in to servers.
 
-        If the store has no key, create one if `make` is set, or return "".
+        If the store has no key, create one if `make` is set, otherwise return "".
         """
         if make:
             key = self.ensure(_SIGN_INS, lambda: secrets.token_bytes(16))

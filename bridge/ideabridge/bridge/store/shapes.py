@@ -41,9 +41,9 @@ def shape_of(solution: Solution) -> bytes | None:
     """Return the hash of a Solution's calls and output without literals, or None if it has no
     calls.
 
-    The hash depends on references, tools, servers, paths and keys. It does not depend on strings,
-    numbers and lists of these, or on references to the input, because such references replace
-    literals.
+    The hash covers references, tools, servers, paths and keys. It ignores strings, numbers and
+    lists
+    of these, and references to the input, which stand where a literal could be.
     """
     if not solution.calls:
         return None
@@ -64,7 +64,7 @@ def _call(call: JSON) -> JSON:
 
 
 def is_literal(value: JSON) -> bool:
-    """Return whether a parameter is a string, number or list that contains no reference."""
+    """Return whether a parameter is a string, a number, or a list, and contains no reference."""
     return _bare(value, _is_no_reference) == _LITERAL
 
 
@@ -108,8 +108,8 @@ def _bare(value: JSON, is_left_out: Callable[[str], bool] = _is_variable) -> JSO
 
 @dataclass(frozen=True, slots=True, order=True)
 class Need:
-    """A tool that an idea calls, and the name of its server in the author's configuration ("" if
-    the tool belongs to no server).
+    """A tool that an idea calls, with the name of its server in the author's configuration, or ""
+    if the tool belongs to no server.
     """
 
     tool: str
@@ -128,9 +128,9 @@ class Need:
 
 
 def needs_of(idea: Idea, plan: JSON = None) -> list[Need]:
-    """Return the tools that the calls of an idea and of its published plan name.
+    """Return the tools named in the calls of an idea and of its published plan.
 
-    If a call does not name the server of its tool, the server is taken from the schema of the idea.
+    If a call does not name the server of its tool, the server is taken from the idea's schema.
     """
     calls = [*idea.solution_parts.calls, *read_as(Solution, plan).calls]
     return sorted(_needs_of(calls, modules_of(idea.schema)))
@@ -180,15 +180,15 @@ Place = tuple[str, int]
 
 
 class _Step(NamedTuple):
-    """An idea of a run: its position in lists, and the use keys from its own calls."""
+    """An idea of a run: its position in lists, and the use keys of its own calls."""
 
     place: Place
     uses: set[str]
 
 
 def _uses_of(needs: Iterable[Need]) -> set[str]:
-    """Return the use keys under which an idea that calls these tools is indexed: one for each tool,
-    and one for the tool's server if it has one.
+    """Return the use keys under which an idea that calls the given tools is indexed: one for each
+    tool, and one for the tool's server if it has one.
     """
     uses = set[str]()
     for need in needs:
@@ -200,15 +200,15 @@ def _uses_of(needs: Iterable[Need]) -> set[str]:
 
 
 class CallIndex:
-    """The calls of saved ideas: the tables `idea_calls`, `idea_uses` and `idea_shapes`. The caller
-    of a method must hold a transaction or a guard.
+    """The calls of saved ideas: the tables `idea_calls`, `idea_uses` and `idea_shapes`. Callers
+    must hold a transaction or the guard.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def index(self, after: int, until: int) -> None:
-        """Index the ideas in the rows after `after`, up to `until`. Call this inside a
+        """Index the ideas in the rows from `after` (excluded) to `until`. Call this inside a
         transaction.
         """
         rows = self._database.execute(
@@ -255,14 +255,14 @@ class CallIndex:
             self._join(run, steps)
 
     def _modules_of(self, schema: int) -> dict[str, str]:
-        """Return the server of each tool in the schema of a row."""
+        """Return the server of each tool in the schema stored in the given row."""
         row = self._database.execute(
             "SELECT body FROM whole_contents WHERE number = ?", (schema,)
         ).fetchone()
         return modules_of(decode_trusted(row[0])) if row is not None else {}
 
     def _join(self, run: str, steps: list[_Step]) -> None:
-        """Index all steps of a run, new and already indexed, under the use keys of all these steps
+        """Index all steps of a run, both new and already indexed, under the use keys of all of them
         together.
         """
         uses = set[str]().union(*(step.uses for step in steps))
@@ -299,7 +299,7 @@ class CallIndex:
         )
 
     def of_runs(self, runs: Iterable[str]) -> dict[str, set[str]]:
-        """Return, for each run, the use keys that its ideas have because of their calls."""
+        """Return the use keys of the calls of each run's ideas, keyed by run."""
         uses: dict[str, set[str]] = {}
         for run in runs:
             rows = self._database.execute(
@@ -314,8 +314,9 @@ class CallIndex:
         Call this inside a transaction, before the row of the idea changes.
 
         Args:
-            idea: its row.
-            of_run: the use keys of its run, as `of_runs` returned them, or None if it has no run.
+            idea: the row of the idea.
+            of_run: the use keys of the idea's run, as returned by `of_runs`, or None if it has no
+                run.
         """
         place, tags, _ = self._read(idea)
         if of_run is None:
@@ -341,12 +342,12 @@ class CallIndex:
         return (time, idea), [TAG + tag for tag in tags], run
 
     def tag(self, place: Place, before: Iterable[str], tags: Iterable[str]) -> None:
-        """Replace the tags of an idea. Call this inside a transaction."""
+        """Replace an idea's tags. Call this inside a transaction."""
         self._drop((TAG + tag for tag in before), place)
         self._add((TAG + tag for tag in tags), [place])
 
     def count(self, use: str, most: int) -> int:
-        """Return the number of ideas that have a use key, or `most` if there are more."""
+        """Return the number of ideas with the given use key, or `most` if there are more."""
         return self._database.number(
             "SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = ? LIMIT ?) AS found",
             (use, most),
@@ -354,7 +355,7 @@ class CallIndex:
 
     def repeated(self, least: int, limit: int) -> list[tuple[int, int]]:
         """Return `(row of the latest idea, number of ideas)` for every shape that at least `least`
-        ideas have and no published idea has, most frequent first.
+        ideas and no published idea have, most frequent first.
         """
         rows = self._database.execute(
             "SELECT max(idea), count(*) AS times FROM ("

@@ -91,33 +91,33 @@ class Store:
     """A store. All methods are synchronous, and fast enough for the event loop unless their
     docstrings say otherwise.
 
-    Every method of the store and of its parts can also raise `StoreBusyError` (another process held
-    the lock for too long), `StoreFullError`, `StoreAccessError`, `StoreFormatError` (damage) and
-    `StoreClosedError`, all of them `StoreError`s.
+    Every method of the store and of its parts can also raise a `StoreError`: `StoreBusyError` if
+    another process held the lock for too long, `StoreFullError`, `StoreAccessError`,
+    `StoreFormatError` if the store is damaged, or `StoreClosedError`.
 
     Attributes:
         ideas: the saved ideas.
         runs: runs and their events.
         decisions: the decisions that were made in runs.
-        leases: the leases of runs: which driver is allowed to write, and until when.
+        leases: the leases of runs: which driver may write, and until when.
         queue: the runs that are waiting for a worker.
         call_places: the calls to servers whose limit applies to all processes together.
-        publications: the ideas that are published under a name.
-        evidence: what later runs of published versions showed.
+        publications: the ideas published under a name.
+        evidence: what later runs of published versions revealed.
         settings: the settings, which are values keyed by name.
         requests: requests from other processes to the driver of a run.
         direct_calls: the direct calls, which have no run.
         daily_use: how much the store was used, by day and by tool.
-        sessions: the sessions of direct calls that are in progress.
+        sessions: the sessions of direct calls in progress.
         tool_memory: lists, definitions and result shapes of tools.
         configuration_log: what changed in configurations while servers ran.
         users: the users of a server, and their tokens.
         owner_links: links that sign the owner in to the page.
-        notifier: sends and receives notifications between all processes on the store.
+        notifier: sends and receives notifications between all processes that use the store.
     """
 
     def __init__(self, database: Database, contents: Contents, *, only_reads: bool = False) -> None:
-        """Do not call this method. Use `Store.open` instead."""
+        """Initialise the store. Use `Store.open` instead of calling this directly."""
         self._database = database
         self._only_reads = only_reads
         self._calls = CallIndex(database)
@@ -153,7 +153,7 @@ class Store:
         busy_timeout_s: float = 5.0,
         is_unfinished: bool = False,
     ) -> Store:
-        """Open a store. If it does not exist, create it (a file with mode 0600) and its folder.
+        """Open a store. If it does not exist, create it (as a file with mode 0600) and its folder.
         ":memory:" stores nothing on disk.
 
         Args:
@@ -161,8 +161,8 @@ class Store:
                 (`postgresql://USER@HOST/DATABASE?schema=NAME`).
             durability: `normal` if writes survive a crash of the process, `full` if they also
                 survive a power failure.
-            busy_timeout_s: the maximum time, in seconds, to wait for another process's lock.
-            is_unfinished: True if the store can be an unfinished copy, which `copy_to` will
+            busy_timeout_s: the maximum number of seconds to wait for another process's lock.
+            is_unfinished: True if the store may be an unfinished copy, which `copy_to` will
                 continue.
 
         Raises:
@@ -190,15 +190,15 @@ class Store:
         return cls(database, contents)
 
     def reader(self) -> JSONObject | None:
-        """Return the value with which `open_for_reading` can open this store in another process, or
-        None if the store is in memory. The result is JSON, and can contain a password.
+        """Return the JSON value with which `open_for_reading` can open this store in another
+        process, or None if the store is in memory. The value can contain a password.
         """
         return self._database.reader()
 
     @classmethod
     def open_for_reading(cls, reader: JSONObject) -> Store:
-        """Open, only for reading, a store that another process has open. Every write fails. Raises
-        the same errors as `open`.
+        """Open a store that another process has open, read-only. Every write fails. Raises the same
+        errors as `open`.
         """
         if "file" in reader:
             database: Database = SqliteDatabase(f"{reader['file']}", only_reads=True)
@@ -209,8 +209,8 @@ class Store:
         return cls(database, contents, only_reads=True)
 
     def close(self) -> None:
-        """Index the saved ideas, so that the views and search tables are complete, and
-        close the store.
+        """Index the saved ideas, so that the views and search tables are complete, and close the
+        store.
 
         Closing twice has no effect. Any other call on a closed store raises `StoreClosedError`. If
         another process holds the lock, or the file cannot be written, the next process that closes
@@ -239,14 +239,14 @@ class Store:
         return self._database.one_writer and self.path != ":memory:"
 
     def engine(self) -> str:
-        """Return the database and its version, such as `SQLite 3.53.4 of pysqlite3` or `PostgreSQL
-        15.18`.
+        """Return the name and version of the database, such as `SQLite 3.53.4 of pysqlite3` or
+        `PostgreSQL 15.18`.
         """
         return self._database.upkeep.engine()
 
     def used_bytes(self) -> int:
-        """Return the number of bytes that the store uses. For a file, this is its size after a
-        vacuum.
+        """Return the number of bytes that the store uses. For a file, this is the size that it has
+        after a vacuum.
         """
         return self._database.upkeep.used_bytes()
 
@@ -258,23 +258,24 @@ class Store:
         """Copy the store into a new file, even while it is in use. Return the size of the copy in
         bytes.
 
-        The copy of a store in PostgreSQL is an archive for pg_restore.
+        The copy of a PostgreSQL store is an archive for pg_restore.
 
         Raises:
-            StoreAccessError: the file exists already, or cannot be written, or pg_dump failed.
+            StoreAccessError: the file already exists or cannot be written, or pg_dump failed.
             StoreExtraError: PostgreSQL's programs are not installed.
             StoreFormatError: the store is damaged.
         """
         return self._database.upkeep.back_up(target)
 
     def copy_to(self, target: Store, report: Callable[[str], None] = lambda _: None) -> Copied:
-        """Copy everything into another store, from a file into PostgreSQL or back. Other processes
-        can use this store during the copy.
+        """Copy everything into another store, from a file into PostgreSQL or vice versa. Other
+        processes can use this store during the copy.
 
         Args:
-            target: an empty store, or an unfinished copy of this store, which is then continued. No
-                other process must use the target.
-            report: called with the name of the part that is copied or checked next.
+            target: an empty store, or an unfinished copy of this store to continue. No other
+                process
+                may use the target.
+            report: called with the name of each part before it is copied or checked.
 
         Raises:
             StoreCopyError: the target has other contents, or differs from this store afterwards.
@@ -288,8 +289,10 @@ class Store:
         return copied
 
     def vacuum(self) -> tuple[int, int]:
-        """Return free pages to the file system. Return the size in bytes before and after. Other
-        processes wait until the vacuum has ended.
+        """Return free pages to the file system. Other processes wait until this is done.
+
+        Returns:
+            The size of the store in bytes, before and after.
 
         Raises:
             StoreBusyError: another process keeps the store locked.
@@ -300,12 +303,11 @@ class Store:
         """Find what a pruning would delete: whole runs with their rooms, forks and ideas, oldest
         first.
 
-        The result includes only runs that have ended. It does not include anything that is
-        published or tagged. This method reads every idea, so do not call it in the event loop.
+        Only runs that have ended are included, and nothing that is published or tagged. This method
+        reads every idea, so do not call it in the event loop.
 
         Args:
-            before: the time before which the runs must have ended: a date, a time, or an age
-                (`90d`).
+            before: when the runs must have ended at the latest: a date, a time, or an age (`90d`).
 
         Raises:
             FilterError: `before` is not a time.
@@ -315,8 +317,8 @@ class Store:
     def prune(self, prunable: Prunable) -> Pruned:
         """Delete what `prunable` found, except anything that has since come into use.
 
-        Other processes can use the store during the pruning. If the process is killed, the store
-        stays consistent and the next pruning continues. `vacuum` also shrinks the file.
+        Other processes can use the store meanwhile. If the process is killed, the store stays
+        consistent, and the next pruning continues. To also shrink the file, call `vacuum`.
         """
         return self._pruning.prune(prunable)
 
@@ -328,18 +330,19 @@ class Store:
 
         Args:
             bounds: which runs to keep.
-            wait: called between two steps with the number of seconds to wait. It returns true to
+            wait: called between two steps with the number of seconds to wait. It returns True to
                 stop the retention.
         """
         pruning = Pruning(self._database, self._search, self._calls, wait, PACE)
         return Retention(self._database, pruning, bounds)
 
     def transaction(self, *, concurrent: bool = False) -> AbstractContextManager[None]:
-        """Return a transaction: `with store.transaction():` commits everything inside, or nothing.
-        For `concurrent`, see `Database`.
+        """Return a context manager that commits everything in its block, or nothing. For
+        `concurrent`, see `Database`.
 
-        A nested transaction that fails undoes only itself. Never await inside the block, because
-        other tasks of the thread would write into the same transaction.
+        If a nested transaction fails, only the nested transaction is rolled back. Never await
+        inside
+        the block, because other tasks of the thread would write into the same transaction.
         """
         return self._database.transaction(concurrent=concurrent)
 
@@ -359,15 +362,16 @@ class Store:
             ref: see `Ideas.get`.
             find_secrets: finds configured secrets in a string. Secrets with well-known shapes are
                 found without it.
-            caller: the user who makes the request. The document does not contain anything that
-                belongs to others and is not shared with the caller.
-            results: True to include values that come from results of the run. If these values are
-                left out, the document contains a different idea, lists the missing values in
-                `left_out`, and names the `original`.
+            caller: the user who makes the request. The document contains nothing that belongs to
+                others and is not shared with this caller.
+            results: True to include values that come from results of the run. Otherwise, the
+                document
+                contains a different idea, lists the missing values in `left_out`, and names the
+                `original`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
-            SecretInIdeaError: the idea contains a secret; the message names the place.
+            SecretInIdeaError: the idea contains a secret. The message says where.
         """
         with self._database.snapshot():
             number = self.ideas.resolve(ref, caller)
@@ -415,13 +419,16 @@ class Store:
                 store.
             owner: the owner of a new name, or None for the owner of the store, who publishes to
                 everybody.
-            annotations: the annotations of its plan according to this store's tools, or None if a
-                plan might have any effect. The document's own annotations are ignored. A recorded
-                answer is always read-only.
+            annotations: the annotations of the publication's plan according to this store's tools,
+                or
+                None if a plan might have any effect. The document's own annotations are ignored. A
+                recorded answer is always read-only.
             checks: the parts of the document that must be unchanged.
 
         Raises:
-            IdeaDocumentError: the document has a wrong shape, or has no publication to import.
+            IdeaDocumentError: the document does not have the expected shape, or has no publication
+                to
+                import.
             TamperedIdeaError: the ids or the digest do not match the content, or the
                 digest is missing.
             NameTakenError: the name belongs to another owner.
@@ -460,11 +467,11 @@ class Store:
         return Side.of(self.ideas.get(ref, caller=caller), publication)
 
     def change_of(self, publication: Publication) -> Change:
-        """Return the differences from the previous version. There are no differences for the first
-        version, or if a different owner published the previous version.
+        """Return the differences from the previous version. There are none for the first version,
+        or if a different owner published the previous version.
 
-        If a program replaces the plan of its own run within an hour, it is compared with the
-        version before that plan, because the plan was published only until the program was ready.
+        A program that replaces the plan of its own run within an hour is compared with the version
+        before that plan, because the plan was published only until the program was ready.
         """
         name = publication.name
         version = publication.version
@@ -482,14 +489,14 @@ class Store:
         return self.publications.get(publication.name, publication.version - 1, caller=SEES_ALL)
 
     def revision(self) -> tuple[int, int]:
-        """Return two numbers. At least one of them changes whenever any process has written
-        something.
+        """Return two numbers, at least one of which changes whenever any process writes to the
+        store.
         """
         return self._database.revision()
 
     def data_version(self) -> int:
-        """Return a number that changes when *another* connection, usually of another process, has
-        written something.
+        """Return a number that changes when *another* connection, usually in another process,
+        writes to the store.
 
         Reading this number is cheaper than reading `Publications.catalogue_version`, which changes
         only with publications.

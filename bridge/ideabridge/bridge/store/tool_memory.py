@@ -57,12 +57,15 @@ class ToolMemory:
     |---|---|---|
     | `list` | the fingerprint of a server's configuration | the tools that the server listed last |
     | `instructions` | the same | the server's latest instructions for its use |
-    | `offered` | the same | its lists of resources, templates and prompts, as they were last read |
+    | `offered` | the same | its lists of resources, templates and prompts, as last read |
     | `token` | the same | present if requests to the server carried a token from a sign-in |
     | `way` | the same | how to reach the server without trying several ways (`Way`) |
-    | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call refers to it |
-    | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes of its results |
-    | `approved` | how the tool's server starts, the caller of the runs, and the tool | the call of it that a person approved last |
+    | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call
+    refers to it |
+    | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes
+    of its results |
+    | `approved` | how the tool's server starts, the caller of the runs, and the tool | the call of
+    it that a person approved last |
     """
 
     def __init__(self, database: Database) -> None:
@@ -79,22 +82,22 @@ class ToolMemory:
         return row[0]
 
     def _object(self, kind: str, key: str) -> JSONObject | None:
-        """Return a value that is a JSON object, or None if it is not stored."""
+        """Return a stored value that is a JSON object, or None if it is not stored."""
         text = self._text(kind, key)
         if text is None:
             return None
         return cast("JSONObject", decode_trusted(text))
 
     def _list(self, kind: str, key: str) -> list[JSON] | None:
-        """Return a value that is a JSON list, or None if it is not stored."""
+        """Return a stored value that is a JSON list, or None if it is not stored."""
         text = self._text(kind, key)
         if text is None:
             return None
         return cast("list[JSON]", decode_trusted(text))
 
     def _replace(self, kind: str, key: str, name: str, text: str | None, most: int) -> None:
-        """Replace a value, or delete it if the new value is None. Delete the oldest values of its
-        kind if there are more than `most`.
+        """Replace a value, or delete it if `text` is None. If there are more than `most` values of
+        its kind, delete the oldest ones.
         """
         with self._database.transaction():
             execute = self._database.execute
@@ -121,8 +124,8 @@ class ToolMemory:
         return self._list(_LIST, module)
 
     def listed_at(self, module: str) -> str:
-        """Return when a server last listed the tools that are stored, as ISO 8601 in UTC, or "" if
-        no list is stored. `module` is the fingerprint of the server's configuration.
+        """Return when a server last sent its stored tool list, as ISO 8601 in UTC, or "" if no list
+        is stored. `module` is the fingerprint of the server's configuration.
         """
         with self._database.guard:
             row = self._database.execute(
@@ -134,7 +137,7 @@ class ToolMemory:
         return str(row[0])
 
     def names(self, name: str) -> list[str]:
-        """Return the names of the tools that the server `name` listed last, under any
+        """Return the names of the tools that the given server listed last, under any
         configuration.
         """
         with self._database.guard:
@@ -148,12 +151,12 @@ class ToolMemory:
         return [str(tool_name) for (tool_name,) in rows]
 
     def keep_tools(self, module: str, name: str, tools: list[JSON]) -> None:
-        """Store the list of a server, or record that it is still the same. A list that is too large
-        is not stored.
+        """Store a server's tool list, or record that it is still the same. Lists that are too large
+        are not stored.
 
         Args:
             module: the fingerprint of the server's configuration.
-            name: the server's name, which is stored for people who read the table.
+            name: the server's name, stored for people who read the table.
             tools: the definitions.
         """
         body = encode(tools)
@@ -192,8 +195,8 @@ class ToolMemory:
     def offered(self, module: str) -> JSONObject:
         """Return a server's lists of resources, templates and prompts, keyed by kind.
 
-        The value of a kind is null if the server has no entries of that kind; a kind whose list was
-        never read is absent. `module` is the fingerprint of the server's configuration.
+        The value is null for a kind of which the server has no entries. A kind whose list was never
+        read is left out. `module` is the fingerprint of the server's configuration.
         """
         return self._object(_OFFERED, module) or {}
 
@@ -217,7 +220,7 @@ class ToolMemory:
         return self._text(_TOKEN, module) is not None
 
     def keep_token(self, module: str, name: str, *, had_token: bool) -> None:
-        """Store whether requests to a server carry a token, if that has changed. For the other
+        """Store whether requests to a server carry a token, if this has changed. For the other
         arguments, see `keep_tools`.
         """
         if had_token != self.had_token(module):
@@ -231,16 +234,16 @@ class ToolMemory:
         return self._object(_WAY, module)
 
     def keep_way(self, module: str, name: str, way: JSONObject | None) -> None:
-        """Store how a server is reached, if that has changed. If the way is None, delete the stored
-        way. For the arguments, see `keep_tools`.
+        """Store how a server is reached, if this has changed. None deletes the stored way. For the
+        other arguments, see `keep_tools`.
         """
         if way != self.way(module):
             text = None if way is None else encode_text(way)
             self._replace(_WAY, module, name, text, MAX_LISTS)
 
     def exposed_names(self, scope: str) -> dict[str, tuple[str, str]]:
-        """Return the tool behind each exposed name, as `(module, tool)`. The server is "" for a
-        tool of this process.
+        """Return the tool behind each exposed name, as `(module, tool)`. The server of a tool of
+        this process is "".
 
         Args:
             scope: the folder of the configuration, because projects share stores.
@@ -268,7 +271,9 @@ class ToolMemory:
             return self.exposed_names(scope)
 
     def free_exposed_names(self, scope: str, names: Iterable[str]) -> None:
-        """Allow names to be assigned again, because their servers are no longer configured."""
+        """Allow names to be assigned again after their servers were removed from the
+        configuration.
+        """
         with self._database.transaction():
             self._database.many(
                 "DELETE FROM exposed_names WHERE scope = ? AND name = ?",
@@ -276,7 +281,7 @@ class ToolMemory:
             )
 
     def note_uses(self, counts: Mapping[str, int]) -> None:
-        """Increase the number of calls to published tools, keyed by name."""
+        """Add to the numbers of calls to published tools, keyed by name."""
         with self._database.transaction():
             self._database.many(
                 "INSERT INTO tool_uses(tool, count, last) VALUES (?1, ?2, ?3) "
@@ -285,7 +290,7 @@ class ToolMemory:
             )
 
     def definition(self, digest: str) -> JSONObject | None:
-        """Return the definition of a tool that a published call refers to (its essence; see
+        """Return the definition of a tool that a published call refers to (the tool's essence; see
         `Tool.digest`), or None if it is not stored.
         """
         return self._object(_DEFINITION, digest)
@@ -316,19 +321,21 @@ class ToolMemory:
         return self._list(_SHAPES, f"{tool} {owner}") or []
 
     def keep_shapes(self, owner: str, tool: str, name: str, shapes: list[JSON]) -> None:
-        """Replace the shapes (JSON Schemas) of a tool's results. For `owner` and `tool`, see
-        `shapes`; `name` is the tool's name, which is stored for people who read the table.
+        """Replace the shapes (JSON Schemas) of a tool's results.
+
+        For `owner` and `tool`, see `shapes`. `name` is the tool's name, stored for people who read
+        the table.
         """
         self._replace(_SHAPES, f"{tool} {owner}", name, encode_text(shapes), MAX_SHAPES)
 
     def approved(self, owner: str, server: str, tool: str) -> ApprovedCall | None:
-        """Return the last call to a tool that a person approved in an owner's runs, or None. The
-        run of this call might have been deleted.
+        """Return the last call to a tool that a person approved in an owner's runs, or None if
+        there is none. The run of this call might have been deleted.
 
         Args:
             owner: the caller of the runs.
             server: the start definition of the tool's server; see `start_definitions`.
-            tool: the name of the tool in its server.
+            tool: the name of the tool on its server.
         """
         text = self._text(_APPROVED, f"{server} {owner} {tool}")
         if text is None:

@@ -39,7 +39,7 @@ EVERYBODY: Final = ""
 
 
 class Sight(Enum):
-    """The runs and ideas that a viewer who is not a caller can see; see `SEES_ALL`."""
+    """The runs and ideas that a viewer other than a caller can see; see `SEES_ALL`."""
 
     ALL = "all"
 
@@ -57,14 +57,14 @@ shared with it.
 
 def only_of(viewer: Viewer) -> str | None:
     """Return the caller whose runs an SQL statement selects, or None (NULL in SQL) if the viewer is
-    `SEES_ALL` and the statement selects all runs.
+    `SEES_ALL`, for whom the statement selects all runs.
     """
     return None if viewer is SEES_ALL else viewer
 
 
 def only_owner(viewer: Viewer) -> str | None:
-    """Return the owner whose publications an SQL statement selects, or None (NULL in SQL) for
-    `SEES_ALL`, which selects all publications.
+    """Return the owner whose publications an SQL statement selects, or None (NULL in SQL) if the
+    viewer is `SEES_ALL`, for whom the statement selects all publications.
     """
     return None if viewer is SEES_ALL else owner_of(viewer)
 
@@ -90,14 +90,14 @@ _RECORD: Final = 'id, "user", label, created, expires, revoked, used, profile'
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One person who is allowed to use a server.
+    """A person who is allowed to use a server.
 
     Attributes:
         name: the name, which is unique and never reused.
         role: the role. An `admin` can replace what others share, and sees imported ideas that are
             not published.
         state: the state. Only `active` users are admitted.
-        created: the time when the user was added, as ISO 8601 in UTC.
+        created: when the user was added, as ISO 8601 in UTC.
         issuer: the identity provider that authenticates the user, or None if the user has tokens
             from this store.
     """
@@ -121,12 +121,12 @@ class Token:
 
     Attributes:
         id: the id, which is part of the token's text.
-        user: the user's name.
+        user: the name of the user.
         label: what the token is for.
-        created: the time when the token was created.
-        expires: the time when it expires.
-        revoked: the time when it was revoked.
-        used: the time when it was last used, to within ten minutes.
+        created: when the token was created.
+        expires: when the token expires.
+        revoked: when the token was revoked.
+        used: when the token was last used, to within ten minutes.
         profile: the profile that requests with the token are restricted to, or None.
     """
 
@@ -150,7 +150,7 @@ class Token:
 
 
 def in_profile(profile: str, caller: str) -> str:
-    """Return a caller that is restricted to a profile: `CALLER profile:NAME`.
+    """Return the caller, restricted to a profile: `CALLER profile:NAME`.
 
     A run stores its caller, so every process that continues the run restricts it to the same
     profile.
@@ -165,7 +165,7 @@ def profile_of(caller: str) -> str | None:
 
 
 def owner_of(caller: str) -> str:
-    """Return the caller without its profile. This caller owns what is published, because a person
+    """Return the caller without its profile. Publications belong to this caller, because a person
     has the same ideas in all profiles.
     """
     match = _PROFILE.fullmatch(caller)
@@ -175,8 +175,8 @@ def owner_of(caller: str) -> str:
 def sees_run_of(viewer: Viewer, caller: str) -> bool:
     """Return whether a viewer sees the runs of a caller.
 
-    A viewer without a profile sees its own runs, including those that it began in profiles. A
-    viewer in a profile sees only its own runs in that profile.
+    A viewer without a profile sees all of its own runs, including those begun in profiles. A viewer
+    in a profile sees only its own runs in that profile.
     """
     return viewer in (SEES_ALL, caller, owner_of(caller))
 
@@ -186,7 +186,7 @@ OWN_RUN: Final = "(runs.caller = ?1 OR substr(runs.caller, 1, length(?1) + 9) = 
 
 
 def publisher_of(caller: str) -> str | None:
-    """Return the owner of whatever a caller publishes, or None for the owner of the store, who
+    """Return the owner of what a caller publishes, or None for the owner of the store, who
     publishes to everybody.
     """
     owner = owner_of(caller)
@@ -194,9 +194,7 @@ def publisher_of(caller: str) -> str | None:
 
 
 def user_of(caller: str) -> str | None:
-    """If the caller is a user, with or without a profile, return the user's name. Otherwise, return
-    None.
-    """
+    """Return the user's name if the caller is a user, with or without a profile, otherwise None."""
     owner = owner_of(caller)
     if owner.startswith(_CALLER):
         return owner.removeprefix(_CALLER)
@@ -204,14 +202,14 @@ def user_of(caller: str) -> str | None:
 
 
 def person_of(caller: str) -> str:
-    """Return the name under which messages and pages show a caller: the user's name if the caller
-    is a user, otherwise the caller itself.
+    """Return the name that messages and pages show for a caller: the user's name if the caller is a
+    user, otherwise the caller itself.
     """
     return user_of(caller) or owner_of(caller)
 
 
 def read_expiry(text: str, now: float | None = None) -> float:
-    """Read when a token expires: a date (`2027-01-31`), a time, or a duration from now (`90d`,
+    """Parse the expiry of a token: a date (`2027-01-31`), a time, or a duration from now (`90d`,
     `12h`). Return seconds since 1970.
 
     Raises:
@@ -237,8 +235,8 @@ def _digest(secret: str) -> bytes:
 
 
 class Users:
-    """The tables `users` and `user_tokens`. Every process on the store sees a change with its next
-    request.
+    """The tables `users` and `user_tokens`. Changes take effect with the next request to any
+    process that uses the store.
     """
 
     def __init__(self, database: Database) -> None:
@@ -272,8 +270,7 @@ class Users:
             return self._insert(name, role, None, None)
 
     def of_subject(self, issuer: str, subject: str, shown: str) -> User:
-        """Return the user that an identity provider authenticated. If the user is new, add the
-        user.
+        """Return the user that an identity provider authenticated, adding a new user if necessary.
 
         Args:
             issuer: the provider's address.
@@ -323,7 +320,7 @@ class Users:
         return None if row is None else User(*row)
 
     def get(self, name: str) -> User:
-        """Return the user with a name, even if the user was removed.
+        """Return the user with the given name, even if the user was removed.
 
         Raises:
             UnknownUserError: no user has that name.
@@ -341,7 +338,7 @@ class Users:
         return UnknownUserError(f"there is no user {name[:64]!r}.{hint}")
 
     def all(self) -> list[User]:
-        """Return the users that are not removed, sorted by name."""
+        """Return all users except removed ones, sorted by name."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT name, role, state, created, issuer FROM users WHERE state <> 'removed' "
@@ -350,9 +347,7 @@ class Users:
         return [User(*row) for row in rows]
 
     def exist(self) -> bool:
-        """Return whether a user was ever added. Once a user has been added, HTTP requires a
-        token.
-        """
+        """Return whether a user was ever added. From then on, HTTP requires a token."""
         with self._database.guard:
             return (
                 self._database.number("SELECT count(*) FROM (SELECT 1 FROM users LIMIT 1) AS found")
@@ -360,8 +355,8 @@ class Users:
             )
 
     def change(self, name: str, *, state: State | None = None, role: Role | None = None) -> User:
-        """Change a user's state or role. Removing a user cannot be undone and revokes
-        the user's tokens.
+        """Change a user's state or role. Removing a user revokes the user's tokens and cannot be
+        undone.
 
         Raises:
             UnknownUserError: no user has that name.
@@ -401,10 +396,10 @@ class Users:
         return user is not None and user.role == "admin" and user.state == "active"
 
     def audience(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Convert names of users to callers, for publishing something to these users.
+        """Convert names of users to callers, so that something can be published to these users.
 
         Raises:
-            UnknownUserError: one of the names does not belong to a user, or its user was removed.
+            UnknownUserError: a name does not belong to a user, or the user was removed.
         """
         callers: list[str] = []
         with self._database.guard:
@@ -427,12 +422,12 @@ class Users:
         expires: float | None = None,
         profile: str | None = None,
     ) -> tuple[Token, str]:
-        """Create a token for a user. Return its record and its text. The text is not stored.
+        """Create a token for a user. Return its record and its text, which is not stored.
 
         Args:
             name: the user.
             label: what the token is for.
-            expires: the time when it expires, in seconds since 1970, or None for never.
+            expires: when the token expires, in seconds since 1970, or None for never.
             profile: the profile that requests with the token are restricted to, or None. Servers
                 look up the profile in their configuration.
 
@@ -483,7 +478,7 @@ class Users:
         """Return the tokens of one user, or of all users, oldest first.
 
         Raises:
-            UnknownUserError: a named user does not exist.
+            UnknownUserError: `name` is not a user.
         """
         with self._database.guard:
             if name is not None and self._find("name = ?", name) is None:
@@ -513,7 +508,7 @@ class Users:
             return self._token(ident)
 
     def verify(self, text: str) -> tuple[User, Token] | None:
-        """Return the user and the record of a token, or None if it is not a valid token of an
+        """Return the user and the record of a token, or None if the text is not a valid token of an
         active user.
         """
         match = _TOKEN.fullmatch(text)

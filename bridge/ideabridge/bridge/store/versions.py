@@ -52,7 +52,7 @@ class Side:
 
     @classmethod
     def of(cls, stored: StoredIdea, publication: Publication | None) -> Side:
-        """Return the side for an idea, with the publication that callers see."""
+        """Return the side for an idea and the publication that callers see."""
         solution = stored.idea.solution_parts
         plan = object_or_empty(stored.idea.solution)
         description = stored.meta.title
@@ -105,7 +105,8 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
     """Return one line, with complete values, for each change that callers of a name see when `new`
     replaces `old`.
 
-    The lines cover the description, the way of answering, the schemas, the plan or program, and the
+    The lines cover the description, how calls are answered, the schemas, the plan or program, and
+    the
     recording.
     """
     # For copied values, compare the values that would be sent.
@@ -132,8 +133,7 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
 def _pins(old: JSONObject, new: JSONObject) -> Iterator[str]:
     """Yield the differences between the pinned tools of two plans or guides.
 
-    Pins on only one side do not count as a difference, because an import adds pins to a document
-    without pins.
+    Pins on only one side do not count, because an import adds pins to a document that has none.
     """
     if "pins" in old and "pins" in new:
         yield from _lines("tools", _pinned_in(old), _pinned_in(new), None)
@@ -167,8 +167,8 @@ def _without_pins(recorded: JSON) -> JSON:
 
 
 def changes(old: Side, new: Side) -> list[str]:
-    """Return one line for each difference between two ideas: in the schemas, in the plan (including
-    its constants and the explanations of copied values), in the program and in the context.
+    """Return one line for each difference between two ideas: in the schemas, the plan (including
+    its constants and the explanations of copied values), the program and the context.
     """
     return [
         *_interface(old, new, _WIDEST_VALUE),
@@ -183,7 +183,7 @@ def changes(old: Side, new: Side) -> list[str]:
 def _interface(
     old: Side | NewPublication, new: Side | NewPublication, widest: int | None
 ) -> Iterator[str]:
-    """Yield the differences that a caller sees before calling."""
+    """Yield the differences that callers see before they call."""
     yield from _lines("description", old.description, new.description, widest)
     yield from _lines("answer", old.answer, new.answer, widest)
     yield from _lines("input", old.input_schema, new.input_schema, widest)
@@ -193,7 +193,7 @@ def _interface(
 
 def breaking(old: Side, new: Side) -> list[str]:
     """Return the obvious changes that break callers of `old`: a new required parameter, a removed
-    or retyped parameter or output field, an answer for only one input, or effects where there were
+    or retyped parameter or output field, answers for only one input, or effects where there were
     none before.
 
     Other changes of the schemas (limits, patterns, enumerations, alternatives) are reported only by
@@ -242,7 +242,7 @@ def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
 def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool) -> Iterator[str]:
     """Yield a line for each member of an object, at any depth, that `new` removes or retypes.
 
-    The type of an input is allowed to become wider, and the type of an output narrower.
+    An input may become wider, and an output narrower.
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
@@ -283,7 +283,7 @@ def _below(path: str, name: str) -> str:
 
 
 def _admits(wider: frozenset[str], narrower: frozenset[str]) -> bool:
-    """Return whether every value that has one of the types `narrower` also has one of the types
+    """Return whether every value of one of the types in `narrower` also has one of the types in
     `wider`.
     """
     if "number" in wider:
@@ -293,7 +293,7 @@ def _admits(wider: frozenset[str], narrower: frozenset[str]) -> bool:
 
 
 def _types(schema: JSON) -> frozenset[str]:
-    """Return the types that a schema and its alternatives name, or an empty set if every type is
+    """Return the types that a schema and its alternatives allow, or an empty set if every type is
     allowed.
     """
     keywords = read_as(SchemaKeywords, schema)
@@ -308,8 +308,8 @@ def _types(schema: JSON) -> frozenset[str]:
 
 
 def _shape(output: JSON, recorded: JSON) -> JSONObject:
-    """Return a schema for an output that has no declared schema: its literal structure, with
-    references replaced by the types of the recorded values. A null has no type.
+    """Return a schema for an output without a declared schema: its literal structure, with
+    references replaced by the types of the recorded values. Nulls have no type.
     """
     if isinstance(output, dict):
         values = object_or_empty(recorded)
@@ -330,7 +330,7 @@ def _shape(output: JSON, recorded: JSON) -> JSONObject:
 
 
 def _program(old: Solution, new: Solution) -> Iterator[str]:
-    """Yield the lines that only one of two programs has."""
+    """Yield the lines that occur in only one of two programs."""
     before = (old.program or "").splitlines()
     after = (new.program or "").splitlines()
     for line in difflib.unified_diff(before, after, n=0, lineterm=""):
@@ -340,8 +340,8 @@ def _program(old: Solution, new: Solution) -> Iterator[str]:
 
 
 def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST_VALUE) -> Iterator[str]:
-    """Yield the differences between two lists of calls, aligned by tool, so that an inserted call
-    is one line.
+    """Yield the differences between two lists of calls, aligned by tool so that an inserted call
+    takes up only one line.
     """
     old_keys = [_key(call) for call in old]
     new_keys = [_key(call) for call in new]

@@ -65,11 +65,11 @@ class _Queued:
 
 
 class Writer:
-    """Runs jobs that write: `async with writer:`. Call its methods in the event loop's thread. Jobs
-    can run in another thread.
+    """Runs jobs that write: `async with writer:`. Call its methods in the event loop's thread. The
+    jobs themselves may run in another thread.
 
-    A job is repeated until it succeeds. Each attempt is a transaction, which is rolled back if it
-    fails.
+    A job is repeated until it succeeds. Each attempt runs in a transaction, which is rolled back if
+    the attempt fails.
 
     Attributes:
         trouble: why the last write failed, or None if it succeeded.
@@ -96,13 +96,14 @@ class Writer:
         key: str,
         is_large: bool = False,
     ) -> bool:
-        """Run a job immediately if it is likely to be fast. Otherwise, queue it.
+        """Run a job immediately if it is likely to be fast, otherwise queue it.
 
         Args:
             job: writes to the store.
-            done: called with the result of the job after its commit: before `write`
-                returns, or later.
-            failed: called with the error of a queued job when it is no longer retried.
+            done: called with the job's result after the commit, which may be before or after
+                `write`
+                returns.
+            failed: called with the error of a queued job that is no longer retried.
             key: jobs with the same key run in order.
             is_large: True if the job might take a long time.
 
@@ -134,19 +135,19 @@ class Writer:
 
     @property
     def obstacle(self) -> StoreError | None:
-        """Why writes are currently waiting, or None if no write is waiting because of an error."""
+        """Why writes are currently waiting, or None if no error is holding them up."""
         return self.trouble if self._queue or self._busy else None
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call, on the event loop, a function that writes, and repeat the call while the store
-        cannot be written.
+        """Call a function that writes, on the event loop, repeatedly while the store cannot be
+        written to.
 
         Args:
             call: reads and writes the store. If it raises a `StoreError`, it must not have changed
                 anything.
 
         Raises:
-            StoreError: the store could not be written within its timeout for locks.
+            StoreError: the store could not be written to within its timeout for locks.
             Exception: the error of the call.
         """
         deadline = time.monotonic() + self._database.busy_timeout_s
@@ -172,11 +173,12 @@ class Writer:
 
         Args:
             job: writes to the store.
-            within: the time, in seconds, for which the job is retried while the store cannot be
-                written, or None for the store's timeout for locks.
+            within: for how many seconds to retry the job while the store cannot be written to, or
+                None
+                for the store's timeout for locks.
 
         Raises:
-            StoreError: the store could not be written; the job changed nothing.
+            StoreError: the store could not be written to. The job changed nothing.
             Exception: the error of the job.
         """
         ended = anyio.Event()
@@ -244,9 +246,7 @@ class Writer:
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _next(self) -> list[_Queued]:
-        """Remove from the queue the jobs that are committed together. A large job is committed
-        alone.
-        """
+        """Remove the jobs to commit together from the queue. A large job is committed alone."""
         batch: list[_Queued] = []
         while self._queue and len(batch) < _TOGETHER and not (batch and self._queue[0].is_large):
             batch.append(self._queue.popleft())

@@ -25,7 +25,7 @@ FIXED_IN: Final = "3.51.3, 3.50.7 and 3.44.6"
 
 
 def is_fixed(version: tuple[int, int, int]) -> bool:
-    """Return whether a version of SQLite does not have the WAL-reset bug."""
+    """Return whether a version of SQLite is free of the WAL-reset bug."""
     return (
         version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
     )
@@ -56,7 +56,7 @@ _LOCK_WAIT_S: Final = 1.0
 
 def checkpoint_locked(address: str) -> None:
     """Move the write-ahead log into the file while holding the write lock, so that nobody else can
-    commit. This procedure is safe even with the WAL-reset bug, but all writers wait for the disk.
+    commit. This is safe even with the WAL-reset bug, but all writers wait for the disk.
 
     Args:
         address: the `file:` URI of the database file.

@@ -56,11 +56,11 @@ _CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
 
 
 class SqliteDatabase(Database):
-    """A `Database` in an SQLite file. A database in memory has a single connection for writing and
-    reading.
+    """A `Database` in an SQLite file. A database in memory uses a single connection for both
+    writing and reading.
 
-    A writer that finds the file locked by another process sleeps and retries. It does not hold a
-    lock while it sleeps.
+    A writer that finds the file locked by another process sleeps and retries. It holds no lock
+    while it sleeps.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class SqliteDatabase(Database):
                 time.sleep(0.01)
 
     def _migrate(self) -> None:
-        """Create the schema in a new file, or migrate the schema of an earlier version."""
+        """Create the schema in a new file, or migrate it from an earlier version."""
         if self._version() == schema.VERSION:
             return
         with _Transaction(self):
@@ -234,7 +234,7 @@ class SqliteDatabase(Database):
         return f" INDEXED BY {index}"
 
     def numbered(self, tables: Sequence[str]) -> None:
-        """Do nothing, because SQLite looks up the largest number on its own."""
+        """Do nothing, because SQLite finds the largest number on its own."""
 
     def newest_row(self, table: str) -> int:
         with self.guard:
@@ -257,7 +257,7 @@ class SqliteDatabase(Database):
         return cursor
 
     def take_lock(self) -> None:
-        """Acquire the lock for writing. Release it with `lock.release`.
+        """Acquire the write lock. Release it with `lock.release`.
 
         Raises:
             StoreBusyError: another thread held the lock for longer than this thread's patience.
@@ -270,10 +270,10 @@ class SqliteDatabase(Database):
             raise StoreBusyError(f"{self.path}: another thread is writing to it")
 
     def _patiently(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run a statement that begins to write, and wait while another process keeps the file
+        """Run a statement that begins to write, waiting while another process keeps the file
         locked.
 
-        The caller holds the lock exactly once. Each pause releases the lock.
+        The caller holds the lock exactly once, and each pause releases it.
         """
         deadline = -1.0
         pause = _SHORTEST
@@ -321,7 +321,7 @@ class SqliteDatabase(Database):
             return self.number("PRAGMA data_version"), self.connection.total_changes
 
     def begin(self, level: int) -> None:
-        """Begin a transaction, or a nested one, in the thread that holds the lock."""
+        """Begin a transaction, possibly nested, in the thread that holds the lock."""
         if level == 0:
             self._patiently("BEGIN IMMEDIATE")
             self._writer = get_ident()
@@ -414,9 +414,11 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """Keep other threads from writing while the caller is running statements on `connection`
-        outside a transaction. These statements hold the lock while they are waiting for other
-        processes, so use this method only for maintenance outside the event loop's thread.
+        """Keep other threads from writing while the caller runs statements on `connection` outside
+        a transaction.
+
+        These statements hold the lock while they wait for other processes, so use this method only
+        for maintenance outside the event loop's thread.
         """
         with self.lock, self._translated():
             if self._reader is not self.connection:
@@ -437,8 +439,8 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def _translated(self) -> Generator[None]:
-        """Convert the errors of statements outside `guard` and `transaction`. `guard` and
-        `transaction` convert errors themselves, which is faster.
+        """Convert the errors of statements outside `guard` and `transaction`, which convert errors
+        themselves because that is faster.
         """
         try:
             yield
@@ -447,8 +449,8 @@ class SqliteDatabase(Database):
             raise
 
     def raise_translated(self, error: BaseException) -> None:
-        """Raise the matching store error for an SQLite error or for text that cannot be bound.
-        Ignore any other error.
+        """Raise the store error that corresponds to an SQLite error, or to text that cannot be
+        bound. Ignore any other error.
         """
         if isinstance(error, sqlite3.Error):
             raise self.translate(error) from error
@@ -479,8 +481,8 @@ def _code(error: sqlite3.Error) -> int:
 
 
 class _Guard:
-    """Holds the lock of the reading connection, and converts errors. It is stateless, so each
-    database needs only one guard.
+    """Holds the lock of the reading connection, and converts errors. Stateless, so each database
+    needs only one.
     """
 
     __slots__ = ("_database",)
@@ -505,7 +507,7 @@ class _Guard:
 
 
 class _Transaction:
-    """One (possibly nested) transaction. Acquires the write lock at its beginning."""
+    """A transaction, possibly nested. It acquires the write lock when it begins."""
 
     __slots__ = ("_database", "_level")
 

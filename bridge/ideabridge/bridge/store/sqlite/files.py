@@ -36,11 +36,11 @@ Identity = tuple[int, int]
 
 
 def file_exists(path: Path) -> bool:
-    """Return whether the file of a store exists.
+    """Return whether a store's file exists.
 
     Raises:
-        StoreAccessError: the path cannot be the path of a file: it is a folder, it leads through a
-            file or a folder that cannot be read, or it is too long.
+        StoreAccessError: the path cannot be that of a file, because it is a folder, leads through a
+            file or an unreadable folder, or is too long.
     """
     try:
         mode = path.stat().st_mode
@@ -59,8 +59,8 @@ def file_exists(path: Path) -> bool:
 
 
 def folder_to_create_in(path: Path) -> Path:
-    """Return the nearest existing folder above a path. If the store at the path does not exist, it
-    is created below this folder.
+    """Return the nearest existing folder above a path, in which a store at that path would be
+    created.
     """
     return next(folder for folder in path.absolute().parents if folder.exists())
 
@@ -69,8 +69,8 @@ class StoreFiles:
     """The files of one store.
 
     Attributes:
-        path: the store's file. Symbolic links are resolved, because SQLite also resolves them.
-        next_look: the time when `look` is due, by the monotonic clock.
+        path: the store's file, with symbolic links resolved, because SQLite also resolves them.
+        next_look: when `look` is due, by the monotonic clock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -86,17 +86,18 @@ class StoreFiles:
 
     @property
     def address(self) -> str:
-        """The URI for `connect(..., uri=True)`. Connecting with it does not create a file that is
-        gone.
+        """The URI for `connect(..., uri=True)`. Connecting with it does not create a missing
+        file.
         """
         return f"{self.path.as_uri()}?mode=rw"
 
     def prepare(self) -> None:
-        """Create the file if it does not exist, check that it can be written, and make it and
-        its log private.
+        """Create the file if it does not exist, check that it can be written, and make it and its
+        log private.
 
-        This method never opens an existing file: closing any file descriptor of a file releases all
-        locks that the process holds on it, including the locks of another open store
+        An existing file is never opened: closing any of its file descriptors would release all
+        locks
+        that the process holds on it, including those of another open store
         (https://sqlite.org/howtocorrupt.html, 2.2).
 
         Raises:
@@ -128,15 +129,15 @@ class StoreFiles:
             ) from None
 
     def opened(self) -> None:
-        """Remember the files, after SQLite has opened all of them."""
+        """Remember the identities of the files, after SQLite has opened all of them."""
         self._opened = [_identity(file) for file in self._all]
         self.look()
 
     def fault(self) -> str | None:
         """Describe what happened to the files, or return None if they are in place.
 
-        The files are checked only if the modification time of their folder has changed, as it does
-        when any name in it changes.
+        The files are checked only if the modification time of their folder has changed, which
+        happens whenever a name in the folder changes.
         """
         try:
             folder = os.stat(self._folder)  # noqa: PTH116 - a commit waits for it: Path.stat takes twice as long
@@ -147,8 +148,8 @@ class StoreFiles:
         return self.look()
 
     def look(self) -> str | None:
-        """Check the files as `fault` does, but always look at each file, because the modification
-        time of a folder can be coarse.
+        """Check the files like `fault`, but always look at each file, because a folder's
+        modification time can be coarse.
         """
         self._seen = None
         self.next_look = 0.0
@@ -199,11 +200,11 @@ def _identity(file: Path) -> Identity | None:
 
 
 def copy_committed(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy all committed data into a new file (`write_file`). Other processes can write during the
-    copy.
+    """Copy all committed data into a new file with `write_file`. Other processes can write during
+    the copy.
 
     Raises:
-        StoreAccessError: the file exists already, or cannot be written.
+        StoreAccessError: the file already exists, or cannot be written.
         StoreFormatError: the copy is damaged.
         sqlite3.Error: the source cannot be read.
     """

@@ -87,12 +87,12 @@ Value = str | int | float | bytes | None
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The rows of a query.
+    """The rows that a query returned.
 
     Attributes:
-        columns: the names of the columns, made unique: a second `id` is `id_2`.
-        rows: the rows. The values in a row have the order of the columns.
-        bound: the limit that ended the reading early, such as `10,000 rows`, or "" if all rows were
+        columns: the names of the columns, made unique: a second `id` becomes `id_2`.
+        rows: the rows, with values in the order of the columns.
+        bound: the limit at which reading stopped, such as `10,000 rows`, or "" if all rows were
             read.
     """
 
@@ -105,7 +105,7 @@ class _Authorizer:
     """Allows or refuses each action of a statement while SQLite compiles it.
 
     Attributes:
-        refused: the first refusal, worded as the end of a sentence, or "".
+        refused: the first refusal, worded as the end of a sentence, or "" if nothing was refused.
     """
 
     def __init__(self) -> None:
@@ -142,16 +142,16 @@ class _Authorizer:
 
 
 def query(path: Path, sql: str, parameters: Mapping[str, str]) -> QueryResult:
-    """Run one statement that reads, over a separate connection. Other processes can use the store
-    during the query.
+    """Run a single read-only statement over a separate connection. Other processes can use the
+    store meanwhile.
 
-    At most `MOST_ROWS` rows and `MOST_RESULT_BYTES` bytes are read. Do not call it in an event
+    At most `MOST_ROWS` rows and `MOST_RESULT_BYTES` bytes are read. Do not call this in an event
     loop.
 
     Args:
         path: the file of the store.
         sql: the statement.
-        parameters: the value of each `:name`.
+        parameters: the values for the statement's `:name` parameters, keyed by name.
 
     Raises:
         QueryError: the SQL is not a single read-only statement, a parameter is missing or unused,

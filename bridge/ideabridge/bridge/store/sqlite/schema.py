@@ -92,7 +92,7 @@ def can_migrate(version: int) -> bool:
 
 
 def update(connection: sqlite3.Connection, version: int) -> None:
-    """Create the schema of `VERSION`, or migrate a store to it. The caller holds a transaction.
+    """Create the schema of `VERSION`, or migrate a store to it. Call this inside a transaction.
 
     Args:
         connection: the connection to the store, with sqlite3's default handling of transactions.
@@ -108,11 +108,11 @@ def update(connection: sqlite3.Connection, version: int) -> None:
 
 @cache
 def _new_store(migrations: Sequence[Migration]) -> Sequence[str]:
-    """Return the statements that create the schema after `migrations`.
+    """Return the statements that create the schema as it is after `migrations`.
 
-    sqlite-utils takes three times as long to make a store as SQLite takes for these statements.
-    Therefore, one store is made in memory, and each new store in this process is made with the
-    statements of that store.
+    Creating a store with sqlite-utils takes three times as long as running these statements.
+    Therefore, one store is created in memory, and every new store in this process is created with
+    that store's statements.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.execute("BEGIN")
@@ -384,8 +384,8 @@ _VIEWS: Final = {
 
 
 def _create_first(database: Database) -> None:
-    """Create the tables and indexes of `FIRST` in an empty database, inside a
-    transaction of the caller.
+    """Create the tables and indexes of `FIRST` in an empty database. Call this inside a
+    transaction.
     """
     for statement in _SPECIAL_TABLES:
         database.conn.execute(statement)
@@ -534,7 +534,7 @@ def _table(
     defaults: dict[str, int] | None = None,
     refers: tuple[str, str] | None = None,
 ) -> Table:
-    """Create a strict table whose columns are NOT NULL, except the key columns and the columns in
+    """Create a strict table whose columns are NOT NULL, except the key columns and those in
     `nullable`.
 
     `refers` names a foreign-key column and the table that it refers to.

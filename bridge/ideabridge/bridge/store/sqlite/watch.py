@@ -28,8 +28,7 @@ class FileWatch:
 
     Args:
         path: the path of the store as the user wrote it, for messages.
-        files: the files of the store, or None if the store is in memory, so that there is nothing
-            to watch.
+        files: the files of the store, or None if the store is in memory and has no files to watch.
     """
 
     def __init__(self, path: str, files: StoreFiles | None) -> None:
@@ -88,10 +87,10 @@ class FileWatch:
     def _gone(
         self, files: StoreFiles, fault: str, connection: sqlite3.Connection
     ) -> StoreGoneError:
-        """Return the error for files that are gone.
+        """Return the error for missing files.
 
         The first call saves the contents that the connection still holds. If that fails, a later
-        call tries again when the state of the files has changed: for example, their folder might
+        call tries again once the state of the files has changed: for example, their folder might
         have come back without the files.
         """
         with self._saving:
