@@ -189,7 +189,7 @@ def test_a_call_of_a_tool_leads_to_the_tool(http: httpx.Client) -> None:
     made = ask(http, ORDERS, output="†results.0")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
-    while "replaying the recorded run gives the same result" not in http.get(path).text:
+    while "with the recorded answers, the tool gives the same result" not in http.get(path).text:
         pass
     send(http, "/ui/ideas/publish", path, ref=made, name="orders", answer="plan")
     send(http, "/ui/ideas/orders/call", "/ui/ideas/orders")
@@ -365,7 +365,7 @@ def test_a_run_says_what_its_calls_did(http: httpx.Client) -> None:
     # The reason is said once, in the decider's own words.
     assert text_of(page).count("Refund was denied by you: No") == 1
     assert "Refund was denied by you: <q>No</q>" in page
-    assert "Compute did not run." in page
+    assert "Refund was denied, so Compute did not run." in page
     # The calls can be changed as after a failure.
     assert 'id="again"' in page
     failed = ended(http, ask(http, {**person, "id": "c9"}, ORDERS))

@@ -216,7 +216,7 @@ def test_a_tool_is_shown_with_what_it_sends(http: httpx.Client, site: str) -> No
     decide(http, key, "approve", seal=seal(http, key))
     path = f"/ui/ideas/publish?ref={run_id}"
     # There is nothing to publish until the run has ended.
-    while "replaying the recorded run gives the same result" not in http.get(path).text:
+    while "with the recorded answers, the tool gives the same result" not in http.get(path).text:
         pass
 
     published = send(
@@ -249,7 +249,7 @@ def test_values_that_were_copied_are_shown_whole_before_they_are_published(
     run_id = ask(
         http, {"_tool": "list_orders", "customer": note}, input={"note": note}, output="†results.0"
     )
-    while "replaying the recorded run gives the same result" not in (
+    while "with the recorded answers, the tool gives the same result" not in (
         page := http.get(f"/ui/ideas/publish?ref={run_id}").text
     ):
         pass

@@ -51,7 +51,9 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     made = ask(http, *calls, output="†results.1", name="count orders of c1")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
-    while "replaying the recorded run gives the same result" not in (draft := http.get(path).text):
+    while "with the recorded answers, the tool gives the same result" not in (
+        draft := http.get(path).text
+    ):
         pass
     # The draft shows the plan before it is published, and proposes a name and a description without
     # the value of the parameter.
@@ -218,7 +220,7 @@ def test_a_draft_names_runs_by_their_titles_and_says_each_value_once(
 
     page.goto(f"{site}ideas/publish?ref={made}")
     form = page.get_by_role("main").locator("form.draft")
-    expect(form).to_contain_text("replaying the recorded run gives the same result")
+    expect(form).to_contain_text("with the recorded answers, the tool gives the same result")
     expect(page.get_by_role("table")).to_have_count(0)
     expect(
         form.get_by_role("group", name="What the tool asks for").locator(".hint b")
@@ -244,7 +246,9 @@ def test_parameters_with_the_same_value_become_one(
     made = ask(http, *calls, output="†state.who")
     ended(http, made)
     page.goto(f"{site}ideas/publish?ref={made}")
-    expect(page.get_by_text("replaying the recorded run gives the same result")).to_be_visible()
+    expect(
+        page.get_by_text("with the recorded answers, the tool gives the same result")
+    ).to_be_visible()
     page.get_by_label("Name of the tool").fill("person")
     expect(page.locator("input[name$='.rename']")).to_have_count(1)
     expect(page.get_by_role("main")).to_contain_text(
@@ -294,7 +298,9 @@ def test_places_with_the_same_value_are_separated(
     made = ask(http, *calls, output="†state.who")
     ended(http, made)
     page.goto(f"{site}ideas/publish?ref={made}")
-    expect(page.get_by_text("replaying the recorded run gives the same result")).to_be_visible()
+    expect(
+        page.get_by_text("with the recorded answers, the tool gives the same result")
+    ).to_be_visible()
     page.get_by_label("Name of the tool").fill("person")
     page.get_by_label("Ask each time").check()
     page.get_by_text("Use different values in the 2 places").click()
@@ -314,7 +320,9 @@ def test_numbers_that_are_equal_stay_apart_until_a_person_joins_them(
     approve(http, made)
     ended(http, made)
     page.goto(f"{site}ideas/publish?ref={made}")
-    expect(page.get_by_text("replaying the recorded run gives the same result")).to_be_visible()
+    expect(
+        page.get_by_text("with the recorded answers, the tool gives the same result")
+    ).to_be_visible()
     page.get_by_label("Name of the tool").fill("repay")
     page.get_by_label("the same as order").check()
     page.get_by_role("button", name="Make the tool").click()
@@ -328,7 +336,7 @@ def publish_orders(http: httpx.Client, **fields: str) -> None:
     made = ask(http, ORDERS | {"customer": "c1"}, output="†results.0")
     ended(http, made)
     path = f"/ui/ideas/publish?ref={made}"
-    while "replaying the recorded run gives the same result" not in http.get(path).text:
+    while "with the recorded answers, the tool gives the same result" not in http.get(path).text:
         pass
     send(http, "/ui/ideas/publish", path, ref=made, name="orders", answer="plan", **fields)
 
@@ -343,7 +351,8 @@ def test_a_name_in_any_words_becomes_one_that_assistants_can_call(http: httpx.Cl
     assert tool.url.path == "/ui/ideas/orders_of_zoe_s_shop"
     words = words_of(tool.text)
     assert (
-        "“Orders of Zoë's shop” is now the tool orders_of_zoe_s_shop. It runs its 1 step again."
+        "“Orders of Zoë's shop” is now the tool orders_of_zoe_s_shop. Each call runs its 1 step. "
+        "Nothing ran now."
     ) in words
     assert "for all your assistants" in words
 

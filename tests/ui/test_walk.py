@@ -88,7 +88,9 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
 
     page.get_by_role("link", name="Make it a tool").click()
     page.locator("input[name=name]").fill("refund_largest")
-    expect(page.get_by_text("replaying the recorded run gives the same result")).to_be_visible()
+    expect(
+        page.get_by_text("with the recorded answers, the tool gives the same result")
+    ).to_be_visible()
     page.get_by_role("button", name="Make the tool").click()
     expect(page.locator(".facts")).to_contain_text("version 1")
 

@@ -1003,13 +1003,15 @@ def _became(publication: Publication, typed: str) -> str:
 
 def _what_a_call_does(publication: Publication) -> str:
     if publication.answer == "recorded":
-        return "It gives the recorded answer for the recorded input."
+        return "Each call gives the recorded answer for the recorded input. Nothing ran now."
     if publication.answer == "solve" or publication.plan is None:
-        return "A model solves its task again each time, with this run as an example."
+        return (
+            "In each call, a model solves its task, with this run as an example. Nothing ran now."
+        )
     if publication.program is not None:
-        return "It runs its program again."
+        return "Each call runs its program. Nothing ran now."
     calls = len(publication.plan_parts.calls)
-    return f"It runs its {counted(calls, 'step')} again."
+    return f"Each call runs its {counted(calls, 'step')}. Nothing ran now."
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,16 +142,18 @@ def _called(began: Sequence[_Call]) -> str:
 
 
 def _without_result(listed: Sequence[_Call], explained: Collection[int]) -> list[str]:
-    """Return which calls have no result, and why, if that is known and said nowhere else."""
-    denied = [
-        call for call in listed if call.status == "denied" and call.bar.number not in explained
-    ]
+    """Return which calls have no result, and why, if that is known. The page names the deciders of
+    the explained calls itself.
+    """
+    denied = [call for call in listed if call.status == "denied"]
     failed = [call for call in listed if call.status == "failed"]
     stopped = [call for call in listed if call.status in ("cancelled", "interrupted")]
     not_run = [call for call in listed if call.status == "not run"]
     parts: list[str] = []
     if denied:
-        parts.append(f"{_subject(denied)} {_were(denied)} denied{_deciders(denied)}")
+        is_explained = any(call.bar.number in explained for call in denied)
+        deciders = "" if is_explained else _deciders(denied)
+        parts.append(f"{_subject(denied)} {_were(denied)} denied{deciders}")
     if failed:
         parts.append(f"{_subject(failed)} failed")
     for call in stopped:
