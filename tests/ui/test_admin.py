@@ -278,10 +278,11 @@ def test_only_the_owner_changes_limits(tmp_path: Path, site: str, file: Path) ->
 def test_the_owner_lets_only_people_decide_and_undoes_it(page: Page, site: str, file: Path) -> None:
     page.goto(f"{site}approvals")
     beside = page.locator("#deciders")
-    expect(beside).to_contain_text("Some assistants can send your answer")
+    expect(beside).to_contain_text("You can answer in a chat, too.")
     passing_on = page.get_by_role("switch", name="Assistants may pass on my answers")
     expect(passing_on).to_be_checked()
-    expect(passing_on).to_have_accessible_description(re.compile("calls directly ask you, too"))
+    expect(passing_on).to_have_accessible_description(re.compile("calls directly also ask you"))
+    expect(passing_on).to_have_text("Assistants may pass on my answers On")
     passing_on.click()
     expect(page.get_by_role("status")).to_contain_text("Only people decide now.")
     expect(beside).to_contain_text("Only people decide: here")
@@ -291,9 +292,10 @@ def test_the_owner_lets_only_people_decide_and_undoes_it(page: Page, site: str, 
     assert written == {"limits": {"calls": 500}, "approval": {"by": "person"}}
 
     expect(passing_on).not_to_be_checked()
+    expect(passing_on).to_have_text("Assistants may pass on my answers Off")
     passing_on.click()
     expect(page.get_by_role("status")).to_contain_text("Assistants can pass on your answers.")
-    expect(beside).to_contain_text("Some assistants can send your answer")
+    expect(beside).to_contain_text("You can answer in a chat, too.")
     # The same bytes as before.
     assert file.read_text(encoding="utf-8") == COMMENTED
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -74,8 +75,8 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     title = words.partition(" asked by ")[0]
     assert title.endswith("Pay money back refund")
     assert "asked by you run Refund " in words
-    assert "Parameter Value order 1 same as last time amount 7.5 last time 5 note removed" in words
-    assert "removed last time dear customer bye Approve" in words
+    assert "Parameter Value order 1 same as last time amount was 5 → now 7.5 note removed" in words
+    assert "removed was dear customer bye Approve" in words
 
     second = ask(http, refund(1, note="dear\nreader\nbye"))
     words = text_of(card_of(http, second))
@@ -181,20 +182,77 @@ def test_a_card_shows_the_worst_that_a_server_declares(tmp_path: Path) -> None:
     assert '<span class="tag effect bad">server says: can overwrite or delete</span>' in deleting
 
 
-def test_a_card_names_another_call_about_the_same_thing(http: httpx.Client) -> None:
+def test_calls_about_the_same_thing_name_each_other(http: httpx.Client) -> None:
     first = ask(http, refund(4711))
-    key_of(http, first)
+    first_key = key_of(http, first)
     other = ask(http, refund(4712))
     # The amount of both is the same, but only the first value says what a call is about.
     second = ask(http, {**refund(4711), "amount": 7})
     key = key_of(http, second)
-    line = "Another call of this tool</a> has the same order: 4711"
-    assert f'<a href="#q-{key}">{line}' in card_of(http, first)
-    assert f'<a href="#q-{key_of(http, first)}">{line}' in card_of(http, second)
-    assert "same order" not in card_of(http, other)
+    line = "Another waiting call also uses order 4711: "
+    assert f'{line}<a href="#q-{key}">Refund</a>' in card_of(http, first)
+    assert f'{line}<a href="#q-{first_key}">Refund</a>' in card_of(http, second)
+    assert "also uses" not in card_of(http, other)
+    page = http.get("/ui/approvals").text
+    chip = '<span class="tag ask">same order: 4711</span>'
+    # Each has the mark in its card, and in the list from which several are chosen.
+    assert page.count(chip) == 4
 
-    send(http, "/ui/approvals/decide", "/ui/approvals", which=key, decision="deny")
-    assert "Another call of this tool" not in card_of(http, first)
+    # The other call is in another run, so the page of a run leads to it.
+    run = http.get(f"/ui/runs/{first}").text
+    assert f'{line}<a href="/ui/approvals/whole?which={quote(key)}">Refund</a>' in run
+    alone = http.get(f"/ui/approvals/whole?which={quote(key)}").text
+    assert f'{line}<a href="/ui/approvals/whole?which={quote(first_key)}">Refund</a>' in alone
+    third = key_of(http, ask(http, {**refund(4711), "amount": 8}))
+    assert "Refund</a> and 1 more call</p>" in card_of(http, first)
+
+    for settled in (key, third):
+        send(http, "/ui/approvals/decide", "/ui/approvals", which=settled, decision="deny")
+    assert "also uses" not in card_of(http, first)
+
+
+def test_nobody_hears_of_calls_of_others_about_the_same_thing(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.users.add("ada", "member")
+        token = store.users.add_token("ada")[1]
+
+    with served(tmp_path) as url, client(url) as owner, stranger(url) as ada:
+        ada.post("/ui/sign-in", data={"token": token})
+        own = ask(owner, refund(4711))
+        key_of(owner, own)
+        hers = ask(ada, refund(4711))
+        key_of(ada, hers)
+        for page in ("/ui/approvals", f"/ui/runs/{hers}"):
+            assert "4711" in ada.get(page).text
+            assert "also uses" not in ada.get(page).text
+
+
+def test_a_long_line_of_a_difference_goes_on_beside_its_sign(
+    page: Page, http: httpx.Client
+) -> None:
+    note = "dear customer, your order was late, and we pay the price of it back to you"
+    approve(http, ask(http, refund(1, note=f"hello\n{note}\nbye")))
+    key = key_of(http, ask(http, refund(1, note=f"hello\n{note} today\nbye")))
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{http.base_url}/ui/approvals/whole?which={key}")
+
+    # Each line of a text has a box of its own.
+    boxes = page.locator(".diff .plus").evaluate(
+        """(line) => {
+            const range = document.createRange();
+            range.selectNodeContents(line);
+            const text = [...range.getClientRects()];
+            const sign = line.querySelector("i").getBoundingClientRect();
+            return {right: sign.right, starts: text.map((box) => box.left), sign: sign.left};
+        }"""
+    )
+    below = [start for start in boxes["starts"] if start != boxes["sign"]]
+    assert len(below) > 1
+    assert min(below) >= boxes["right"] - 1
+    widths = "() => document.documentElement.scrollWidth - innerWidth"
+    assert page.evaluate(widths) <= 0
+    inner = page.locator(".scroll.values").first
+    assert inner.evaluate("(box) => box.scrollWidth - box.clientWidth") <= 0
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -212,12 +270,14 @@ def test_an_earlier_value_leads_to_the_one_that_takes_its_place(
     new = page.locator(".is-changed pre.value")
     size = "(one) => getComputedStyle(one).fontSize"
     assert old.evaluate(size) == new.evaluate(size) == "14px"
-    expect(old.locator("code")).to_have_css("text-decoration-line", "line-through")
+    # Two values with a word before each cannot be taken for a new name.
+    expect(page.locator(".is-changed .beside")).to_have_text(re.compile(r"was 1\s+→ now\s+2"))
+    expect(old.locator("code")).to_have_css("text-decoration-line", "none")
     before = old.bounding_box()
     after = new.bounding_box()
     assert before is not None
     assert after is not None
-    assert after["x"] - before["x"] - before["width"] == 8
+    assert before["x"] + before["width"] < after["x"]
     assert abs(after["y"] - before["y"]) < 4
 
     # What was removed is in the same line as its value, however long this is.
@@ -392,7 +452,7 @@ def test_what_is_always_allowed_has_a_place_before_anything_is(http: httpx.Clien
 def test_the_page_says_whether_an_assistant_may_pass_on_a_decision(
     http: httpx.Client, tmp_path: Path
 ) -> None:
-    assert "can send your answer from their chat" in http.get("/ui/approvals").text
+    assert "You can answer in a chat, too." in http.get("/ui/approvals").text
     own = tmp_path / "config" / "ideabridge" / "ideabridge.json"
     own.parent.mkdir(parents=True)
     own.write_text('{"approval": {"by": "person"}}', encoding="utf-8")

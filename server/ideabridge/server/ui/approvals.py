@@ -11,7 +11,7 @@ import contextlib
 import hmac
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
@@ -52,9 +52,9 @@ from ideabridge.server.ui.call_values import (
     NO_VALUES,
     CallValues,
     EarlierCall,
-    ValueRow,
     compared_values,
     earlier_call,
+    named_thing,
 )
 from ideabridge.server.ui.deciders import may_choose_deciders, write_deciders
 from ideabridge.server.ui.edited_call import (
@@ -169,6 +169,30 @@ class Risk:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedThing:
+    """A thing that several calls name while they wait for decisions.
+
+    Attributes:
+        name: the name of the parameter.
+        text: the value that names the thing.
+        other: the oldest of the other decisions.
+        more: the number of further decisions.
+        is_on_page: whether `other` is on the same page.
+    """
+
+    name: str
+    text: str
+    other: Pending
+    more: int
+    is_on_page: bool
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool of the other call."""
+        return _named(self.other.question.shown, "_tool")
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     """An open decision on a page.
 
@@ -183,8 +207,7 @@ class Card:
         server: the server of that tool, or "".
         values: the parameters of a call, as a table. It is empty for anything but a call, and if
             the page does not show all parameters.
-        also: the key of another open decision about a call of the same tool that names the same
-            `thing`, or "".
+        shared: what this call and other open calls of the server name, or None.
     """
 
     pending: Pending
@@ -196,14 +219,7 @@ class Card:
     tool: str = ""
     server: str = ""
     values: CallValues = NO_VALUES
-    also: str = ""
-
-    @property
-    def thing(self) -> ValueRow | None:
-        """The first value of a call that names a thing, such as the number of an order."""
-        if self.pending.question.kind != "call":
-            return None
-        return next((row for row in self.values.rows if row.names_thing), None)
+    shared: SharedThing | None = None
 
     @property
     def risk(self) -> Risk | None:
@@ -351,7 +367,10 @@ def _place(pending: Pending) -> tuple[float, str]:
 
 
 def cards_of(
-    decisions: Iterable[tuple[Pending, EarlierCall | None]], visitor: Visitor
+    decisions: Iterable[tuple[Pending, EarlierCall | None]],
+    visitor: Visitor,
+    waiting: Iterable[Pending],
+    room: Room = PAGE,
 ) -> list[Card]:
     """Return the cards of the first decisions, as many as fit on one page, but at least one. This
     can take long; see `Card.of`.
@@ -359,38 +378,69 @@ def cards_of(
     Args:
         decisions: each decision, and the call to compare its values with.
         visitor: the visitor who is looking at them.
+        waiting: the open decisions of all runs that the visitor sees.
+        room: the length of a question that the page shows in full.
     """
     cards: list[Card] = []
-    room = _ROOM
+    left = _ROOM
     for pending, earlier in decisions:
-        card = Card.of(pending, visitor, PAGE, earlier)
-        room -= len(card.shown.content)
-        if cards and room < 0:
+        card = Card.of(pending, visitor, room, earlier)
+        left -= len(card.shown.content)
+        if cards and left < 0:
             break
         cards.append(card)
-    return _with_shared_values(cards)
+    return _with_shared_things(cards, waiting)
 
 
-def _with_shared_values(cards: list[Card]) -> list[Card]:
-    """Return cards, each with the key of the first other card that is about the same thing, if
-    there is any.
-    """
-    keys_by_thing = defaultdict[tuple[str, str, str, str], list[str]](list)
-    for card in cards:
-        row = card.thing
-        if row is not None:
-            keys_by_thing[card.tool, card.server, row.name, row.text].append(card.pending.key)
+def _with_shared_things(cards: list[Card], waiting: Iterable[Pending]) -> list[Card]:
+    """Return cards, each with what it shares with other open decisions; see `Card.shared`."""
+    decisions_by_thing = defaultdict[tuple[str, str, str], list[Pending]](list)
+    things: dict[str, tuple[str, str, str]] = {}
+    for pending in oldest_first(waiting):
+        thing = _thing_of(pending)
+        if thing is not None:
+            things[pending.key] = thing
+            decisions_by_thing[thing].append(pending)
 
+    keys_on_page = {card.pending.key for card in cards}
     marked: list[Card] = []
     for card in cards:
-        row = card.thing
-        also = ""
-        if row is not None:
-            keys = keys_by_thing[card.tool, card.server, row.name, row.text]
-            also = next((key for key in keys if key != card.pending.key), "")
-
-        marked.append(replace(card, also=also))
+        shared = None
+        thing = things.get(card.pending.key)
+        if thing is not None and card.shown.whole:
+            shared = _shared(card, thing, decisions_by_thing[thing], keys_on_page)
+        marked.append(replace(card, shared=shared))
     return marked
+
+
+def _thing_of(pending: Pending) -> tuple[str, str, str] | None:
+    """Return the thing that a call names: its server, the parameter and the value. Return None if
+    it names no thing.
+    """
+    question = pending.question
+    if question.kind != "call":
+        return None
+    row = named_thing(question.shown)
+    if row is None:
+        return None
+    return _named(question.shown, "_module"), row.name, row.text
+
+
+def _shared(
+    card: Card,
+    thing: tuple[str, str, str],
+    decisions: list[Pending],
+    keys_on_page: Collection[str],
+) -> SharedThing | None:
+    """Return what a card shares with other decisions about the same thing, or None if there are no
+    others.
+    """
+    others = [pending for pending in decisions if pending.key != card.pending.key]
+    if not others:
+        return None
+    _, name, text = thing
+    other = others[0]
+    return SharedThing(name, text, other, len(others) - 1, other.key in keys_on_page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +454,7 @@ class DecisionRow:
         seal: the seal of the card.
         chosen: whether the row's box is checked.
         fault: the reason why the decision cannot be made as chosen and written.
+        shared: see `Card.shared`.
     """
 
     key: str
@@ -412,6 +463,7 @@ class DecisionRow:
     seal: str = ""
     chosen: bool = False
     fault: str = ""
+    shared: SharedThing | None = None
 
     @classmethod
     def of(cls, card: Card) -> DecisionRow:
@@ -422,7 +474,7 @@ class DecisionRow:
         else:
             text = None
         is_short = text is not None and len(text.encode()) <= _EDITABLE
-        return cls(pending.key, pending, text if is_short else None, card.seal)
+        return cls(pending.key, pending, text if is_short else None, card.seal, shared=card.shared)
 
     @property
     def shown(self) -> JSONObject:
@@ -510,7 +562,7 @@ class ApprovalPages:
         ]
 
         def write() -> tuple[list[Card], dict[str, DecisionRow]]:
-            cards = cards_of(compared, visitor)
+            cards = cards_of(compared, visitor, decisions)
             return cards, {card.pending.key: DecisionRow.of(card) for card in cards}
 
         # Use a thread, because calls can be large.
@@ -677,14 +729,19 @@ class ApprovalPages:
         pending = await self._pending(request, key)
         card = None
         if pending is not None:
-            earlier = await earlier_call(self._site, pending)
-            card = await compute_in_thread(
-                Card.of, pending, visitor_of(request), WHOLE_PAGE, earlier
-            )
+            card = await self._whole_card(pending, visitor_of(request))
 
         return await self._site.page_beside(
             request, "whole.html", card=card, run=key.partition(":")[0]
         )
+
+    async def _whole_card(self, pending: Pending, visitor: Visitor) -> Card:
+        """Return the card of a decision that has a page of its own."""
+        earlier = await earlier_call(self._site, pending)
+        waiting = await self._site.histories.all_pending(visitor.scope, MOST)
+        compared = [(pending, earlier)]
+        [card] = await compute_in_thread(cards_of, compared, visitor, waiting, WHOLE_PAGE)
+        return card
 
     async def _pending(self, request: Request, key: str) -> Pending | None:
         """Return the open decision `RUN:APPROVAL`, or None if it has been settled.

@@ -45,6 +45,9 @@ _PATH: Final = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\]\S*")
 _NAME_OF_THING: Final = re.compile(r"-?\d{1,20}|\"\d{1,20}\"|(?=\D{0,63}\d)[A-Za-z][\w.:/#-]{0,63}")
 """Matches an integer, a text of digits as JSON, and a text of one word that contains a digit."""
 
+_LONGEST_ID: Final = 64
+"""Maximum length, in characters, of a text that names a thing."""
+
 _MOST_LINES: Final = 1000
 _MOST_SHOWN: Final = 200
 """Maximum number of lines that a page shows from a comparison."""
@@ -259,6 +262,21 @@ def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
         lines,
         is_plain=is_plain,
     )
+
+
+def named_thing(call: JSONObject) -> ValueRow | None:
+    """Return the first value of a call that names a thing, such as the number of an order, or None
+    if there is no such value.
+    """
+    for name, value in values_of_call(call).items():
+        is_short = isinstance(value, int) or (isinstance(value, str) and len(value) <= _LONGEST_ID)
+        if not is_short:
+            continue
+
+        row = _row(name, value, None)
+        if row.names_thing:
+            return row
+    return None
 
 
 _LIKE_JSON: Final = re.compile(r'\s|["{\[]|(true|false|null|-?\d[\d.eE+-]*)\s*$|.*\s$', re.DOTALL)

@@ -26,7 +26,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import person_of, sees_run_of
 from ideabridge.server.ui import run_pages
 from ideabridge.server.ui.access import Visitor, form_of, visitor_of
-from ideabridge.server.ui.approvals import MOST_CARDS, cards_of, oldest_first
+from ideabridge.server.ui.approvals import MOST, MOST_CARDS, cards_of, oldest_first
 from ideabridge.server.ui.askers import THIS_PAGE, AskingProgram, names_given_by
 from ideabridge.server.ui.call_values import earlier_call
 from ideabridge.server.ui.forms import number_from
@@ -441,9 +441,10 @@ class RunPages:
             (pending, await earlier_call(self._site, pending))
             for pending in oldest_first(decisions)[:MOST_CARDS]
         ]
+        waiting = await self._site.histories.all_pending(visitor.scope, MOST)
 
         def written() -> OpenCards:
-            cards = cards_of(compared, visitor)
+            cards = cards_of(compared, visitor, waiting)
             now = time.time()
             text = render(
                 "cards.html", cards=cards, ui=self._site.prefix, path=path, now=now, visitor=visitor
