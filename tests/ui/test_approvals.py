@@ -344,12 +344,16 @@ def test_a_call_is_edited_in_a_field_for_each_of_its_values(
     expect(option.get_by_label("order", exact=True)).to_have_value("3")
     option.get_by_label("amount", exact=True).fill("fifteen")
     option.get_by_role("button", name="Run with these values").click()
-    expect(page.get_by_role("alert").or_(page.get_by_role("status"))).to_contain_text(
+    expect(card.get_by_role("alert")).to_have_text(
         "amount: expected a value such as '30.0', found 'fifteen'"
     )
 
-    card.get_by_text("More options").click()
-    option.get_by_label("amount", exact=True).fill("15")
+    # What was typed is still there, and the field to mend has the focus.
+    amount = option.get_by_label("amount", exact=True)
+    expect(amount).to_have_value("fifteen")
+    expect(amount).to_be_focused()
+    expect(amount).to_have_accessible_description(re.compile("expected a value such as"))
+    amount.fill("15")
     option.get_by_role("button", name="Run with these values").click()
     wait_until(lambda: "refunded 15 for order 3" in http.get(f"/ui/runs/{run_id}").text)
     # A value that was not edited is exactly as before.
@@ -376,6 +380,32 @@ def test_no_button_ignores_what_a_person_has_changed(http: httpx.Client) -> None
     assert "1 call approved" in decide(http, key, "approve", seal=sealed, value=same, **unchanged)
     key = key_of(http, ask(http, refund(3)))
     assert "1 call denied" in decide(http, key, "deny", value=other, **{**unchanged, "v.1": "1"})
+
+
+def test_what_was_typed_is_kept_when_a_decision_is_refused(
+    page: Page, site: str, http: httpx.Client
+) -> None:
+    other = json.dumps({**refund(4), "amount": 7})
+    key = key_of(http, ask(http, refund(3)))
+    typed = {"v.0": "3", "v.1": "12", "value": other, "reason": "too much", "max": "many"}
+    answer = decide(http, key, "grant", seal=seal(http, key), **typed)
+    assert "at most: expected a number of calls, found 'many'" in unescape(answer)
+    for name in ("v.1", "reason", "max"):
+        assert re.search(rf'<input name="{re.escape(name)}"[^>]* value="{typed[name]}"', answer)
+    assert other in unescape(answer)
+    # A button can be pressed again at once, with the seal of this page.
+    assert f'name="seal" value="{seal(http, key)}"' in answer
+
+    # An open page follows the decision.
+    page.goto(f"{site}approvals/whole?which={quote(key)}")
+    card = page.locator("article.asking")
+    card.get_by_text("More options").click()
+    card.get_by_label("order", exact=True).fill("4")
+    card.get_by_role("button", name="Approve a").click()
+    expect(card.get_by_role("alert")).to_contain_text("values were changed that this would not run")
+    expect(card.get_by_label("order", exact=True)).to_have_value("4")
+    decide(http, key, "deny")
+    expect(card).to_contain_text("no longer pending")
 
 
 def test_a_field_changes_only_what_a_person_changes_in_it() -> None:

@@ -12,7 +12,7 @@ import hmac
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal
 from urllib.parse import urlencode
@@ -59,6 +59,7 @@ from ideabridge.server.ui.call_values import (
 from ideabridge.server.ui.deciders import may_choose_deciders, write_deciders
 from ideabridge.server.ui.edited_call import (
     EditField,
+    EditFieldError,
     call_of_fields,
     edit_fields,
     has_edited_fields,
@@ -208,6 +209,10 @@ class Card:
         values: the parameters of a call, as a table. It is empty for anything but a call, and if
             the page does not show all parameters.
         shared: what this call and other open calls of the server name, or None.
+        typed: the form that was not accepted, with what the visitor has typed. It is empty if the
+            page shows the decision for the first time.
+        fault: the reason why the form was not accepted, or "".
+        faulty: the name of the field that has to be changed, or "".
     """
 
     pending: Pending
@@ -220,6 +225,9 @@ class Card:
     server: str = ""
     values: CallValues = NO_VALUES
     shared: SharedThing | None = None
+    typed: FormFields = field(default_factory=FormFields)
+    fault: str = ""
+    faulty: str = ""
 
     @property
     def risk(self) -> Risk | None:
@@ -283,6 +291,12 @@ class Card:
         calls, which the calls use to refer to each other.
         """
         return _editable(self.pending.question)
+
+    @property
+    def is_json_typed(self) -> bool:
+        """True if the visitor has changed the JSON in the form that was not accepted."""
+        text = self.typed.get("value").strip()
+        return bool(text) and _differs(text, self.editable)
 
     @property
     def fields(self) -> list[EditField]:
@@ -534,6 +548,8 @@ class ApprovalPages:
             Route("/approvals", self._site.changing(self.decide_several), methods=["POST"]),
             Route("/approvals/past", self.show_past),
             Route("/approvals/whole", self.show_whole),
+            # A form that was not accepted has this address, so an open page can load it again.
+            Route("/approvals/decide", self.show_whole),
             Route("/approvals/decide", self._site.changing(self.decide), methods=["POST"]),
             Route("/approvals/rules", self._site.changing(self.withdraw), methods=["POST"]),
             Route(
@@ -777,7 +793,10 @@ class ApprovalPages:
         return f"While this question waited, {other} of the run {verb} failed ({names}{more})."
 
     async def decide(self, request: Request) -> Response:
-        """Make a decision. The run continues in this process, or in the process that drives it."""
+        """Make a decision. The run continues in this process, or in the process that drives it.
+
+        If it cannot be made, the page shows the reason, and keeps everything that was typed.
+        """
         form = form_of(request)
         name = _NAMES.get(form.get("decision"))
         if name is None:
@@ -790,18 +809,41 @@ class ApprovalPages:
         if pending is None:
             raise DecisionError(_waits_no_longer(key))
 
-        decision = _by(_decision(form, name, pending.question), request)
-        await compute_in_thread(
-            _expect_seen, pending, decision, form.get("seal"), visitor_of(request)
-        )
-        await compute_in_thread(_expect_no_other_edit, pending.question, form)
-        await self._take(pending, decision)
+        try:
+            decision = _by(_decision(form, name, pending.question), request)
+            await compute_in_thread(
+                _expect_seen, pending, decision, form.get("seal"), visitor_of(request)
+            )
+            await compute_in_thread(_expect_no_other_edit, pending.question, form)
+            await self._take(pending, decision)
+        except IdeabridgeError as error:
+            return await self._ask_again(request, key, error)
+
         made = _MADE.get("always" if decision.always else name, "decided")
         stays = request.headers.get("referer", "").partition("?")[0].endswith("/approvals")
         run = f"/runs/{pending.record.id}"
         link = _link_to([pending]) if stays else None
         visitor_of(request).notes.append(Note("good", f"1 call {made}.", link))
         return self._site.back(request, "/approvals" if stays else run)
+
+    async def _ask_again(self, request: Request, key: str, error: IdeabridgeError) -> Response:
+        """Return the page of a decision whose form was not accepted, with what was typed in it.
+
+        Raises:
+            IdeabridgeError: the given error, if the decision has been settled in the meantime.
+        """
+        pending = await self._pending(request, key)
+        if pending is None:
+            raise error
+
+        card = replace(
+            await self._whole_card(pending, visitor_of(request)),
+            typed=form_of(request),
+            fault=self._bridge.secrets.mask(str(error)),
+            faulty=error.field if isinstance(error, EditFieldError) else "",
+        )
+        run = pending.record.id
+        return await self._site.page_beside(request, "whole.html", code=400, card=card, run=run)
 
     async def decide_several(self, request: Request) -> Response:
         """Approve or deny each chosen call. A call whose field was changed is edited instead of
@@ -1034,15 +1076,15 @@ def _expect_no_other_edit(question: Question, form: FormFields) -> None:
 
     if decision != "fields" and has_edited_fields(question, form):
         raise DecisionError(
-            "nothing was decided, because values were changed that this would not run: change them "
-            "again and choose `Run with these values`, or decide about the call as it is"
+            "nothing was decided, because values were changed that this would not run: choose "
+            "`Run with these values`, or undo the changes"
         )
 
     text = form.get("value").strip()
     if decision != "edit" and text and _differs(text, _editable(question)):
         raise DecisionError(
-            "nothing was decided, because JSON was changed that this would not run: change it "
-            "again and choose the button below it, or decide without changing it"
+            "nothing was decided, because JSON was changed that this would not run: choose the "
+            "button below it, or undo the change"
         )
 
 

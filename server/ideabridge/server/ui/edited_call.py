@@ -22,6 +22,18 @@ _MOST: Final = 30
 _LONG: Final = 60
 
 
+class EditFieldError(ArgumentError):
+    """A field does not contain what its parameter had.
+
+    Attributes:
+        field: the name of the field in the form.
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
 @dataclass(frozen=True, slots=True)
 class EditField:
     """The field of one parameter of a call.
@@ -68,7 +80,7 @@ def call_of_fields(question: Question, form: FormFields) -> JSONObject:
     not changed stays exactly as it was.
 
     Raises:
-        ArgumentError: a field does not contain what its parameter had.
+        EditFieldError: a field does not contain what its parameter had.
     """
     call = call_without_ids(question.shown)
     for field, (name, value) in zip(
@@ -109,6 +121,7 @@ def _decoded(field: EditField, text: str) -> JSON:
     try:
         return decode(text, what=field.label)
     except IdeabridgeError:
-        raise ArgumentError(
-            f"{field.label}: expected a value such as {field.text[:40]!r}, found {text[:40]!r}"
+        raise EditFieldError(
+            field.name,
+            f"{field.label}: expected a value such as {field.text[:40]!r}, found {text[:40]!r}",
         ) from None

@@ -169,10 +169,13 @@ class Site:
         """Return a page made from a template, with the frame that all pages have."""
         return HTMLResponse(render(template, **self.frame(request), **values), code)
 
-    async def page_beside(self, request: Request, template: str, **values: Any) -> Response:
+    async def page_beside(
+        self, request: Request, template: str, *, code: int = 200, **values: Any
+    ) -> Response:
         """Return a page with values that can be large. A thread renders its text."""
         frame = self.frame(request)
-        return HTMLResponse(await compute_in_thread(lambda: render(template, **frame, **values)))
+        text = await compute_in_thread(lambda: render(template, **frame, **values))
+        return HTMLResponse(text, code)
 
     def frame(self, request: Request) -> JSONObject:
         """Return the values that the templates of all pages need. This method removes the messages
