@@ -304,7 +304,8 @@ def _to_keyring(name: str, value: str) -> str | None:
     except NoKeyringError as error:
         return str(error)
     except KeyringError as error:
-        refusal = f"the keyring refuses it: {str(error).split('. ')[0].rstrip('.')[:200]}"
+        first_sentence, _, _ = str(error).partition(". ")
+        refusal = f"the keyring refuses it: {first_sentence.rstrip('.')[:200]}"
 
     with suppress(KeyringError, NoKeyringError):
         keyring.delete(name)

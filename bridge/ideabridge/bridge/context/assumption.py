@@ -198,12 +198,16 @@ def note_lines(notes: Iterable[JSON], most: int | None = TEXT_BYTES) -> list[str
     """Return notes (`{"at", "what"}`) as lines, like `assumption_lines`. If `most` is None, the
     length is unlimited.
     """
-    lines = [
-        visible(f"{_where(str(note.get('at')), note.get('instance'))}: {note.get('what')}")
-        for note in notes
-        if isinstance(note, dict)
-    ]
-    return lines if most is None else fitting_lines(lines, most)
+    lines: list[str] = []
+    for note in notes:
+        if not isinstance(note, dict):
+            continue
+        place = _where(str(note.get("at")), note.get("instance"))
+        lines.append(visible(f"{place}: {note.get('what')}"))
+
+    if most is None:
+        return lines
+    return fitting_lines(lines, most)
 
 
 def fitting_lines(lines: list[str], most: int = TEXT_BYTES) -> list[str]:

@@ -263,7 +263,12 @@ class PathTo(Explanation):
 
     def positions(self, read: Read) -> bool:
         """Return whether a key in the path is a position in a list with more than one item."""
-        return any(len(items_of(read(holder)) or ()) > 1 for holder in self._references[1:])
+        for holder in self._references[1:]:
+            items = items_of(read(holder))
+            if items is not None and len(items) > 1:
+                return True
+
+        return False
 
     def to_json(self) -> JSON:
         """Return the reference as a string."""

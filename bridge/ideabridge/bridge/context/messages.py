@@ -543,11 +543,14 @@ def handle_error(message: Message, draft: Draft) -> None:
     if "in_solution" in entry:
         where = f" {entry['in_solution']} of its solution, {place} of the run,"
 
-    named_call = "" if call is None else f" call{where} {line_of(call)}:"
-    draft.say(
-        message.role,
-        f"{_title('This failed', message)}{named_call} {text}{f' {line_of(more)}' if more else ''}",
-    )
+    line = _title("This failed", message)
+    if call is not None:
+        line += f" call{where} {line_of(call)}:"
+
+    line += f" {text}"
+    if more:
+        line += f" {line_of(more)}"
+    draft.say(message.role, line)
 
 
 def handle_correction(message: Message, draft: Draft) -> None:

@@ -106,9 +106,8 @@ class Request:
     def text_size(self) -> int:
         """The size of `texts` in bytes, computed once."""
         if not self._sizes:
-            self._sizes.append(
-                sum(len(str(text["content"]).encode("utf-8", "replace")) for text in self.texts)
-            )
+            contents = [str(text["content"]) for text in self.texts]
+            self._sizes.append(sum(len(text.encode("utf-8", "replace")) for text in contents))
         return self._sizes[0]
 
     @property

@@ -308,10 +308,11 @@ class StateSchema:
                 schema = self._additional(schema, key)
                 if schema is None:
                     names = list(properties)
+                    reference = format_reference(("state", *path[: depth + 1]))
+                    declared = ", ".join(names[:10]) or "nothing"
                     raise ClosedStateError(
-                        "the state's schema does not declare "
-                        f"{format_reference(('state', *path[: depth + 1]))}; it declares "
-                        f"{', '.join(names[:10]) or 'nothing'}.{did_you_mean(key, names)}"
+                        f"the state's schema does not declare {reference}; it declares "
+                        f"{declared}.{did_you_mean(key, names)}"
                     )
             elif items is not None:
                 schema = items

@@ -21,6 +21,7 @@ from ideabridge.bridge.context.errors import ExplanationError
 from ideabridge.bridge.context.explanations import (
     RUNS_FOR_POSITION,
     Explained,
+    Explanation,
     Read,
     operand_path,
     read_explained,
@@ -230,11 +231,11 @@ def _learned(explained: Explained, records: Iterable[Record]) -> Explained:
     if not about:
         return explained
 
-    left = tuple(
-        explanation
-        for explanation in explained.by
-        if all(explanation.gives(record.values[explained.at], record.read) for record in about)
-    )
+    def fits(explanation: Explanation) -> bool:
+        """Return whether an explanation gives the literal's value in every run."""
+        return all(explanation.gives(record.values[explained.at], record.read) for record in about)
+
+    left = tuple(filter(fits, explained.by))
     if not left:
         return replace(explained, why=explained.why or CONTRADICTED)
 

@@ -111,9 +111,13 @@ def stands_in(part: str, text: str) -> bool:
 
 
 def _is_within_word(text: str, at: int) -> bool:
-    return 0 < at < len(text) and all(
-        char.isalnum() or char == "_" for char in text[at - 1 : at + 1]
-    )
+    if not 0 < at < len(text):
+        return False
+    return _is_word_character(text[at - 1]) and _is_word_character(text[at])
+
+
+def _is_word_character(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 def core_of(text: str) -> str:

@@ -299,6 +299,11 @@ def _read_after(call: Call) -> None:
         call.edges = None
 
 
+def _is_single_reference(expression: Expression) -> bool:
+    """Return whether an expression is one reference that does not depend on an item of `_each`."""
+    return len(list(expression.operands())) == 1 and not expression.uses_item
+
+
 def _read_imports(call: Call) -> None:
     imports = call.raw.get("_imports", [])
     if not isinstance(imports, list):
@@ -314,10 +319,7 @@ def _read_imports(call: Call) -> None:
         # "input" is short for †input.
         _scan(call, item if item.startswith("†") else f"†{item}", f"_imports.{number}")
         expressions = [read.expression for read in call.reads[before:]]
-        if any(
-            len(list(expression.operands())) != 1 or expression.uses_item
-            for expression in expressions
-        ):
+        if not all(map(_is_single_reference, expressions)):
             call.problems.append(
                 f"_imports.{number}: expected one reference, without || and && and †item"
             )

@@ -575,10 +575,8 @@ class Graph:
                     return []
 
             bound.append(operands)
-            if all(operand == () for operand in operands) and all(
-                operand.kind != "item" and self._exists(operand, instance)
-                for operand in alternative
-            ):
+            is_unwritten = all(operand == () for operand in operands)
+            if is_unwritten and self._all_exist(alternative, instance):
                 break
 
         return bound
@@ -586,6 +584,12 @@ class Graph:
     @property
     def _is_over(self) -> bool:
         return self.most_bound is not None and self._bound > self.most_bound
+
+    def _all_exist(self, operands: Iterable[Reference], instance: str) -> bool:
+        """Return whether all values that some operands read exist before the Solution."""
+        return all(
+            operand.kind != "item" and self._exists(operand, instance) for operand in operands
+        )
 
     def _exists(self, operand: Reference, instance: str) -> bool:
         document = self.base.get(operand.instance or instance, {})

@@ -324,10 +324,9 @@ def _said(error: ModelAPIError) -> str:
 
 def _bounded(text: str) -> str:
     # Replace control characters and lone surrogates, because the text goes to terminals.
-    flat = " ".join(
-        "".join(
-            character if character.isprintable() else " "
-            for character in text[: 4 * _LONGEST_DETAIL]
-        ).split()
-    )
-    return flat if len(flat) <= _LONGEST_DETAIL else f"{flat[:_LONGEST_DETAIL]}..."
+    beginning = text[: 4 * _LONGEST_DETAIL]
+    printable = "".join(char if char.isprintable() else " " for char in beginning)
+    flat = " ".join(printable.split())
+    if len(flat) <= _LONGEST_DETAIL:
+        return flat
+    return f"{flat[:_LONGEST_DETAIL]}..."

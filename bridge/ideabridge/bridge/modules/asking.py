@@ -842,13 +842,10 @@ class Asking:
         client = self.client
         assert client is not None
         try:
-            questions = {
-                name: cast(
-                    "JSONObject",
-                    normalise(wire(self._askable(client, question)), what="the question"),
-                )
-                for name, question in (required.input_requests or {}).items()
-            }
+            questions: dict[str, JSONObject] = {}
+            for name, question in (required.input_requests or {}).items():
+                sent = wire(self._askable(client, question))
+                questions[name] = cast("JSONObject", normalise(sent, what="the question"))
         except MCPError as error:
             raise ModuleInputRequiredError(
                 self._module, f"{self._tool} requires input from the client: {error.message}"

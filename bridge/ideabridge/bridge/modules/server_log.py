@@ -185,13 +185,15 @@ class ServerLog:
             message: the parameters of the notification, as the server sent them.
         """
         level = message.get("level")
+        if level not in LEVELS:
+            level = "info"
+
         origin = message.get("logger")
-        self.add(
-            "message",
-            _text_of(message.get("data")).splitlines()[:_MESSAGE_LINES],
-            level=level if level in LEVELS else "info",
-            logger_name=origin if isinstance(origin, str) else "",
-        )
+        if not isinstance(origin, str):
+            origin = ""
+
+        lines = _text_of(message.get("data")).splitlines()
+        self.add("message", lines[:_MESSAGE_LINES], level=level, logger_name=origin)
 
     def _has_room(self, size: int, *, takes: bool = True) -> bool:
         """Reserve `size` bytes of the server's remaining write allowance. Return False if fewer

@@ -521,20 +521,18 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
     if tree is None:
         # Either the interpreter will report the problem, or it accepts more than this version of
         # Python does, such as f"{row["name"]}", which is new in Python 3.12.
-        return _IMPORT_LINE.sub(
-            lambda match: f"{match[1]}{_imported(match[2], servers) or match[0].lstrip()}",
-            program,
-        )
+        def import_line(match: re.Match[str]) -> str:
+            imported = _imported(match[2], servers) or match[0].lstrip()
+            return f"{match[1]}{imported}"
+
+        return _IMPORT_LINE.sub(import_line, program)
 
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     lines = program.encode().split(b"\n")
     for node in sorted(imports, key=lambda statement: statement.lineno, reverse=True):
-        if (
-            node.module != "servers"
-            or node.level
-            or node.end_lineno is None
-            or node.end_col_offset is None
-        ):
+        if node.module != "servers" or node.level:
+            continue
+        if node.end_lineno is None or node.end_col_offset is None:
             continue
 
         imported = _imported(", ".join(map(ast.unparse, node.names)), servers)

@@ -243,13 +243,15 @@ def check_guide(store: Store, document: Document) -> None:
 
 
 def _is_tools(value: JSON) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(pair, list)
-        and len(pair) == 2
-        and (pair[0] is None or isinstance(pair[0], str))
-        and isinstance(pair[1], str)
-        for pair in value
-    )
+    return isinstance(value, list) and all(map(_is_tool, value))
+
+
+def _is_tool(value: JSON) -> bool:
+    match value:
+        case [str() | None, str()]:
+            return True
+        case _:
+            return False
 
 
 def _is_plan(value: JSON) -> bool:

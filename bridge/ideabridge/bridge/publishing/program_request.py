@@ -186,21 +186,18 @@ def program_request(
     names = ProgramNames(tools.values())
     parts = [*_heading(words, runs[0][0]), TASK, f"Rules:\n{_RULES}"]
     if points:
-        parts.append(
-            "\n".join(
-                ["Open:", *_within((f"- {point.line}" for point in points), _OPEN_POINT_TOKENS)]
-            )
-        )
+        open_points = (f"- {point.line}" for point in points)
+        parts.append("\n".join(["Open:", *_within(open_points, _OPEN_POINT_TOKENS)]))
 
     signatures = (f"- {names.signature(tool)}" for tool in names.listed)
     parts.append("\n".join(["Signatures:", *_within(signatures, _SIGNATURE_TOKENS)]))
     parts += _refused_lines(refused)
     left = max(room // 3, room - sum(map(estimated_tokens, parts)) - 20)
-    described = [
-        _described(_beginning(number, function, runs[0][0]), results, names, left // len(runs))
-        for number, (function, results) in enumerate(runs)
-    ]
-    parts += [_UNTRUSTED, *described]
+    parts.append(_UNTRUSTED)
+    for number, (function, results) in enumerate(runs):
+        beginning = _beginning(number, function, runs[0][0])
+        parts.append(_described(beginning, results, names, left // len(runs)))
+
     ids = tuple(results.run for results in recorded)
     return ProgramRequest(ids, tuple(points), "\n\n".join(parts), words.name)
 

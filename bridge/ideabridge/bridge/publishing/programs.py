@@ -902,10 +902,11 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
     text = plain_text(value)
     sent = _first_sent(recording, {digest(value)}).get(digest(value), math.inf)
     for call in recording.calls:
-        if call.ended < sent and any(
-            isinstance(part, str) and text in part for _, part in walk(call.result.value)
-        ):
-            return True
+        if call.ended >= sent:
+            continue
+        for _, part in walk(call.result.value):
+            if isinstance(part, str) and text in part:
+                return True
 
     return False
 

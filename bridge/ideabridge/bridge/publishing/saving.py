@@ -61,7 +61,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, object_or_em
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import all_parameters
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import ANONYMOUS, IDEA
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 from ideabridge.tools.typed import read_as
 
 _SENTENCE_ENDS: Final = (".", "!", "?")
@@ -337,20 +337,14 @@ class Saver:
             requested_tools = tuple(dict.fromkeys(_named(call) for call in called if call.tool))
 
         patterns = [pattern for pattern in requested_tools if pattern not in own]
-        offered = []
+        offered: list[Tool] = []
         if patterns:
             await offer.reach(tool.module for tool in chosen_tools(offer.known, patterns))
             chosen = TaskTools(offer, patterns, caller=caller).present()
             offered = [tool for tool in chosen.tools if tool.name not in own]
 
         origins: list[JSON] = [list[JSON](tool.origin) for tool in offered]
-        absent = [
-            pattern
-            for pattern in patterns
-            if not chosen_tools(offered, [pattern])
-            and not any(tool.in_room and tool.module == pattern for tool in offered)
-        ]
-        absent = [pattern for pattern in absent if pattern != f"{ANONYMOUS}.solve"]
+        absent = _absent_from(offered, patterns)
         unknown = next((pattern for pattern in absent if has_wildcard(pattern)), None)
         if unknown is not None:
             raise PublicationError(
@@ -491,6 +485,19 @@ def _named(call: WrittenCall) -> str:
     if call.module.startswith(IDEA):
         return call.module
     return f"{call.module}.{call.tool}"
+
+
+def _absent_from(offered: list[Tool], patterns: Iterable[str]) -> list[str]:
+    """Return the patterns that match none of the offered tools and name none of their rooms."""
+    rooms = {tool.module for tool in offered if tool.in_room}
+    # A clean room needs no tool.
+    present = {f"{ANONYMOUS}.solve", *rooms}
+    absent: list[str] = []
+    for pattern in patterns:
+        if pattern not in present and not chosen_tools(offered, [pattern]):
+            absent.append(pattern)
+
+    return absent
 
 
 def _need_of_name(name: str) -> Need:

@@ -377,11 +377,13 @@ def plan_document(plan: Plan, name: str, missing: Iterable[JSON] = ()) -> JSONOb
             parameters.
     """
     context = dataclasses.replace(plan, description=None).context()
-    names = dict.fromkeys(
-        path[1]
-        for reference in missing
-        if (path := operand_path(str(reference)))[1:] and path[0] == "input"
-    )
+    # A dictionary keeps the order of the names.
+    names: dict[str, None] = {}
+    for reference in missing:
+        kind, *below = operand_path(str(reference))
+        if kind == "input" and below:
+            names[below[0]] = None
+
     if plan.input is None and names:
         schema: JSONObject = {
             "type": "object",

@@ -437,12 +437,13 @@ class Registry:
             for run in self._kept.values()
             if run.driver.epoch is not None or run.status == "needs_approval"
         ]
-        return any(
-            progress.tool.module == module and any(item.started for item in progress.items)
-            for run in open_runs
-            for progress in run.calls()
-            if progress.tool is not None
-        )
+        for run in open_runs:
+            for progress in run.calls():
+                is_of_server = progress.tool is not None and progress.tool.module == module
+                if is_of_server and any(item.started for item in progress.items):
+                    return True
+
+        return False
 
     def attach(
         self,

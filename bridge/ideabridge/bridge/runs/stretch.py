@@ -282,7 +282,9 @@ def keep_ended(
 
 def part_id(run_id: str, first: int, last: int) -> str:
     """Return the id of the run that holds some calls from another run."""
-    return f"run_{sha256(f'{run_id}:{first}-{last}'.encode()).hexdigest()[:16]}"
+    part = f"{run_id}:{first}-{last}"
+    digest = sha256(part.encode()).hexdigest()
+    return f"run_{digest[:16]}"
 
 
 def part_origin(run_id: str, first: int, last: int) -> RunOrigin:

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from ideabridge.bridge.store.contents import ROPE, SWEPT, entries_of, key_of
 from ideabridge.bridge.store.database import Database, number_list, time_text
@@ -37,6 +37,23 @@ UNFINISHED: Final = "unfinished"
 NEWEST: Final = "newest"
 PUBLISHED: Final = "published"
 TAGGED: Final = "tagged"
+
+
+class _RunRow(NamedTuple):
+    """A run as the table `runs` stores it. `time` is when the run was last updated or created."""
+
+    id: str
+    parent: str | None
+    forked_from: str | None
+    status: str
+    driver: str | None
+    lease_until: float
+    time: str
+
+    def is_driven(self, now: float) -> bool:
+        """Return whether a process drives the run now."""
+        return self.driver is not None and self.lease_until > now
+
 
 Key = str | int
 """A member of a family: the id of a run, or the row number of an idea without a run."""
@@ -98,7 +115,8 @@ class Families:
             "SELECT id, parent, forked_from, status, driver, lease_until, coalesce(updated, "
             "created) FROM runs"
         ).fetchall()
-        times: dict[Key, str] = {row[0]: row[6] for row in rows}
+        runs = [_RunRow._make(row) for row in rows]
+        times: dict[Key, str] = {run.id: run.time for run in runs}
         loose = execute(
             "SELECT run, CASE WHEN run IS NULL THEN number "
             "END, max(json_extract(meta, '$.time')) FROM ideas "
@@ -106,24 +124,24 @@ class Families:
             "SELECT run, NULL, max(json_extract(meta, '$.time')) FROM occurrences "
             "WHERE run NOT IN (SELECT id FROM runs) GROUP BY 1"
         )
-        for run, number, at in loose:
-            key = number if run is None else run
+        for run_id, number, at in loose:
+            key = number if run_id is None else run_id
             times[key] = max(times.get(key, ""), at or "")
 
         self._above = {key: key for key in times}
-        for row in rows:
-            for other in (row[1], row[2]):
+        for run in runs:
+            for other in (run.parent, run.forked_from):
                 if other in self._above:
-                    self._above[self._root(row[0])] = self._root(other)
+                    self._above[self._root(run.id)] = self._root(other)
 
         for key, at in times.items():
             family = self._families.setdefault(self._root(key), Family())
             family.members.append(key)
             family.time = max(family.time, at)
 
-        for key, _, _, status, driver, lease_until, _ in rows:
-            if status not in ENDED or (driver is not None and lease_until > now):
-                self._keep(key, UNFINISHED)
+        for run in runs:
+            if run.status not in ENDED or run.is_driven(now):
+                self._keep(run.id, UNFINISHED)
 
         # SQLite continues the numbering from the newest row. If that row were deleted, its number
         # would be used again, while other processes might still remember the old row.
@@ -131,8 +149,8 @@ class Families:
             "SELECT id, NULL FROM runs WHERE number = (SELECT max(number) FROM runs) UNION ALL "
             "SELECT run, number FROM ideas WHERE number = (SELECT max(number) FROM ideas)"
         )
-        for run, number in newest:
-            self._keep(number if run is None else run, NEWEST)
+        for run_id, number in newest:
+            self._keep(number if run_id is None else run_id, NEWEST)
 
         for key, reason in holders(self._database):
             self._keep(key, reason)
@@ -161,16 +179,18 @@ def holders(
     """
     execute = database.execute
     where = ""
+    or_later = ""
     values = ()
     if ideas is not None:
         where = " WHERE idea IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
+        or_later = f" OR number > {since:d}"
         values = (number_list(ideas),)
 
     lifted: set[int] = set()
     published: dict[int, str] = {}
     rows: list[tuple[Any, ...]] = execute(
         "SELECT idea, json_extract(plan, '$.lifting.run'), json_extract(plan, '$.lifting.confirmed_by') "  # noqa: S608
-        f"FROM publications{where}" + (f" OR number > {since:d}" if ideas is not None else ""),
+        f"FROM publications{where}{or_later}",
         values,
     ).fetchall()
     for idea, run, confirmed in rows:

@@ -257,11 +257,18 @@ class _OwnContext:
         For a value inside a result that a call wrote, this is the reference to the whole result,
         because the keys inside it are part of the result.
         """
-        while len(path) > 1 and not any(
-            named == instance and written[: len(path)] == path for named, written in self._written
-        ):
+        while len(path) > 1 and not self._leads_to_written(path, instance):
             path = path[:-1]
         return format_reference(path, instance or None)
+
+    def _leads_to_written(self, path: Path, instance: str) -> bool:
+        """Return whether a path is, or contains, a place that a call wrote to."""
+        depth = len(path)
+        for written_instance, written_path in self._written:
+            if written_instance == instance and written_path[:depth] == path:
+                return True
+
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,9 +273,9 @@ class PostgresDatabase(Database):
 
     def _key(self, name: str) -> int:
         """Return the number of one of this store's advisory locks."""
-        return int.from_bytes(
-            hashlib.sha256(f"ideabridge {self._schema} {name}".encode()).digest()[:8], signed=True
-        )
+        text = f"ideabridge {self._schema} {name}"
+        digest = hashlib.sha256(text.encode()).digest()
+        return int.from_bytes(digest[:8], signed=True)
 
     def _is_lost(self, connection: psycopg.Connection[Any]) -> bool:
         return connection.closed or connection.broken
@@ -545,7 +545,8 @@ class PostgresDatabase(Database):
     # Upkeep
 
     def data_version(self) -> int:
-        return int.from_bytes(hashlib.sha256(self._position().encode()).digest()[:7])
+        digest = hashlib.sha256(self._position().encode()).digest()
+        return int.from_bytes(digest[:7])
 
     def revision(self) -> tuple[int, int]:
         return self.data_version(), 0
