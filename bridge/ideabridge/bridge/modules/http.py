@@ -308,7 +308,7 @@ async def _beginning(response: httpx2.Response) -> bytes:
 
 
 def _redirected(response: httpx2.Response) -> httpx2.URL:
-    """Return the address that a redirect leads to.
+    """Return the target of a redirect.
 
     Raises:
         UnansweredError: the redirect leads to a different origin, or drops the content of the
@@ -342,8 +342,8 @@ def _redirected(response: httpx2.Response) -> httpx2.URL:
 
 
 def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
-    """Return whether two addresses have the same origin. An upgrade from http to https counts as
-    the same origin.
+    """Return whether two addresses have the same origin, even if the second one upgrades http to
+    https.
     """
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
@@ -352,7 +352,7 @@ def is_within_origin(url: httpx2.URL, target: httpx2.URL) -> bool:
 
 
 def shown_address(url: httpx2.URL) -> str:
-    """Return an address as people see it: shortened, and without the parts that might be secret."""
+    """Return a human-readable address: shortened, and without the parts that might be secret."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_SHOWN_CHARACTERS]
 
 
@@ -378,7 +378,7 @@ def is_session_lost(failure: UnansweredError, *, in_session: bool) -> bool:
 
 
 def says_session_lost(text: str) -> bool:
-    """Return whether a server says that it does not know the session."""
+    """Return whether a text from a server says that it does not know the session."""
     text = text.lower().removeprefix("bad request").removeprefix("error").lstrip(": ")
     text = (
         text.replace("mcp-session-id", "session id")

@@ -59,18 +59,18 @@ _MAY_BE_OLDER: Final = (400, 404, 405, 406, 410, 415, 422, 501)
 
 
 class HTTPTransport:
-    """A server at an address, as an MCP `Transport`. Entering it returns the streams; leaving it
-    ends the session.
+    """A server at an address, as an MCP `Transport`. Entering it returns the streams, and leaving
+    it ends the session.
 
     Args:
         launch: the address and the headers.
         kind: "http", or "sse" for the older transport.
-        oddities: receives notes on what is skipped or repaired.
+        oddities: receives notes on messages that are skipped or repaired.
         may_choose: True if `kind` is only a guess. If the server refuses it, the older transport is
             tried.
-        connect_timeout: the maximum time, in seconds, for connecting to the host.
-        max_bytes: maximum size, in bytes, of one message.
-        auth: puts tokens into the requests.
+        connect_timeout: the maximum number of seconds for connecting to the host.
+        max_bytes: the maximum size, in bytes, of one message.
+        auth: adds tokens to the requests.
 
     Attributes:
         kind_used: the transport that the server speaks.
@@ -151,7 +151,7 @@ class HTTPTransport:
         self.kind_used = "sse"
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message in a new task with the caller's context variables.
+        """Send a message in a new task that has the caller's context variables.
 
         Raises:
             anyio.ClosedResourceError: the transport is closed.
@@ -196,7 +196,7 @@ class HTTPTransport:
     def _is_sent(self, cancellation: JSONRPCNotification) -> bool:
         """Stop waiting for a call, and return whether to send the cancellation to the server.
 
-        Since 2026-07-28, cancellations are not sent, because the end of the call's stream means the
+        Since 2026-07-28, cancellations are not sent, because ending the call's stream means the
         same.
         """
         request = cancelled_request_id_from_params(cancellation.params)
@@ -219,7 +219,7 @@ class HTTPTransport:
             self._mailbox.give_up(call)
 
     async def _answer(self, call: PendingCall) -> None:
-        """Send a request. If the server does not answer, answer the request with an error."""
+        """Send a request. If the server does not answer it, answer it with an error."""
         try:
             try:
                 await self._way.request(call)
@@ -236,11 +236,11 @@ class HTTPTransport:
             )
 
     async def _becomes_older(self, call: PendingCall, failure: UnansweredError) -> bool:
-        """Open the older transport if the server refuses `initialize` because it speaks only the
-        older transport. Return whether the older transport is open now.
+        """If the server refuses `initialize` because it speaks only the older transport, open that
+        transport. Return whether it is open now.
 
         Raises:
-            OlderServerError: the server speaks the older transport, but names an unusable address.
+            OlderServerError: the server speaks the older transport, but gives an unusable address.
         """
         is_sign = isinstance(failure, OlderServerError) or failure.status in _MAY_BE_OLDER
         if (
@@ -263,8 +263,8 @@ class HTTPTransport:
         return True
 
     async def _post(self, content: bytes, headers: dict[str, str], what: str) -> None:
-        """Send a notification, or this side's answer to a request. The session does not wait for
-        the server's response.
+        """Send a notification, or this side's answer to a request, without making the session wait
+        for the server's response.
         """
         try:
             with anyio.fail_after(NOTIFICATION_SECONDS):
@@ -281,7 +281,7 @@ class HTTPTransport:
 
 
 class _Outgoing(ObjectSendStream[SessionMessage]):
-    """The stream from the session. It needs no buffer, because each message is sent in its own
+    """The stream from the session, which needs no buffer because each message is sent in its own
     task.
     """
 

@@ -57,10 +57,10 @@ class Listing:
     """The tools of one server, in the server's order.
 
     Attributes:
-        tools: the allowed and usable tools, by name.
+        tools: the allowed and usable tools, keyed by name.
         notes: human-readable notes about the tools.
         left_out: why a listed tool is not in `tools`, keyed by the tool's name.
-        denied: the names of tools that the server lists, but that the configuration does not allow.
+        denied: the names of tools that the server lists, but the configuration does not allow.
         unfinished: True if a page failed or did not arrive, so that the server might have more
             tools.
     """
@@ -82,7 +82,7 @@ def make_listing(
 ) -> Listing:
     """Build a listing of the allowed tools in `sent_tools`, with checked schemas.
 
-    The listing has the notes in `notes`, followed by notes about these tools. Parameters that are
+    The notes of the listing are those in `notes`, followed by notes about these tools. Parameters
     named like meta-properties are renamed. For `unfinished`, see `Listing`.
     """
     tools: dict[str, Tool] = {}
@@ -122,7 +122,7 @@ def make_listing(
 def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
     """Mask the secrets in a listing, because definitions are shown and stored.
 
-    A tool is left out if its name, or the name of a parameter, contains a secret.
+    Tools whose name, or the name of a parameter, contains a secret are left out.
     """
     tools: dict[str, Tool] = {}
     notes = [secrets.mask(note) for note in listing.notes]
@@ -239,7 +239,7 @@ def _parameters(
     sent: JSON, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject, dict[str, str], SentSchema | None]:
     """Return the schema of the parameters, the server's names for renamed parameters, and the
-    schema that was sent, or None if it is used unchanged.
+    schema that was sent, or None if that schema is used unchanged.
     """
     usable = usable_schema(
         {} if sent is None else sent, what="input schema", of_object=True, may_repair=may_repair
@@ -273,8 +273,8 @@ def _parameters(
 def _output(
     listed: dict[str, Any] | None, remarks: list[str], may_repair: bool
 ) -> tuple[JSONObject | None, SentSchema | None]:
-    """Return the schema of the result, or None if it allows every value; and the schema that was
-    sent, or None if it is used unchanged.
+    """Return the schema of the result, or None if it allows every value, and the schema that was
+    sent, or None if that schema is used unchanged.
     """
     sent = schema_as_sent(listed)
     if sent is None:
@@ -306,8 +306,8 @@ def _remark(remarks: list[str], which: str, notes: tuple[str, ...], usable: Usab
 
 
 def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
-    """Return the members of a definition that are forwarded to hosts unchanged. Return None if the
-    definition has no such members, or if they are too large.
+    """Return the members of a definition that are forwarded to hosts unchanged, or None if there
+    are none, or they are too large.
     """
     sent = tool.model_dump(mode="json", by_alias=True, exclude_none=True, include=_WIRE)
     if tool.execution is not None and tool.execution.task_support != "forbidden":
@@ -330,11 +330,12 @@ def _wire(tool: types.Tool, remarks: list[str]) -> JSONObject | None:
 
 
 def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
-    """Return the schema of the result inside a wrapper. If `declared` is not a wrapper, return it
+    """Return the schema inside a wrapper for the result. A schema that is not a wrapper is returned
     unchanged.
 
     The protocol requires objects, so SDKs declare `-> str` as `{"result": str}`. A schema of
-    exactly this form is a wrapper, unless its title is the name of a class that the tool returns.
+    exactly
+    this form is a wrapper, unless its title is the name of a class that the tool returns.
     """
     if declared is None or declared.keys() - _OF_WRAPPER or declared.get("type") != "object":
         return declared

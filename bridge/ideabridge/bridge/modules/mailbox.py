@@ -71,13 +71,13 @@ class PendingCall:
         headers: the headers that only this request has.
         is_modern: True if the request was sent in a protocol version without notifications to the
             server (since 2026-07-28).
-        scope: the scope of the request's task. Cancelling the scope gives up the request.
-        is_answered: True if the answer, or an error instead of it, was passed on.
-        brought_another: True if an answer to another call arrived on this call's stream.
+        scope: the scope of the request's task. Cancelling it gives up the request.
+        is_answered: True if the answer, or an error in its place, was passed on.
+        brought_another: True if the answer to another call arrived on this call's stream.
         brought_stray: True if an answer that belongs to no known call arrived on this call's
             stream.
         news: set when the call is answered, or when another stream ends. None while no task is
-            waiting for these events.
+            waiting for this.
         reading: the cancel scope for reading the call's stream.
     """
 
@@ -103,7 +103,7 @@ class PendingCall:
             self.news.set()
 
     async def wait(self) -> None:
-        """Wait until the call is answered or the stream of another call ends."""
+        """Wait until this call is answered, or the stream of another call ends."""
         self.news = anyio.Event()
         await self.news.wait()
         self.news = None
@@ -124,7 +124,7 @@ class Body:
 
     Attributes:
         form: the form of the body, or UNKNOWN if it was empty.
-        events: the reader of its events.
+        events: the reader of the body's events.
         is_noise: True if the body, or its last event, was not a message.
     """
 
@@ -139,8 +139,8 @@ class Mailbox:
     Args:
         incoming: the stream of the session.
         reader: reads the messages.
-        oddities: receives notes on what is skipped.
-        max_bytes: maximum size, in bytes, of one message.
+        oddities: receives notes on messages that are skipped.
+        max_bytes: the maximum size, in bytes, of one message.
     """
 
     def __init__(
@@ -174,11 +174,13 @@ class Mailbox:
         self._waiting[call.key] = call
 
     def get(self, key: str) -> PendingCall | None:
-        """Return the call that is waiting for an answer and has this id, as a string."""
+        """Return the call with the given id (as a string) that is waiting for an answer, or
+        None.
+        """
         return self._waiting.get(key)
 
     def give_up(self, call: PendingCall) -> None:
-        """Stop expecting the answer to a call, unless it is already answered."""
+        """Stop expecting an answer to a call, unless the call is already answered."""
         if self._waiting.get(call.key) is not call:
             return
         del self._waiting[call.key]
@@ -189,15 +191,15 @@ class Mailbox:
         self._end_lingering()
 
     async def fail(self, call: PendingCall, failure: UnansweredError) -> None:
-        """Answer a call with an error, unless it is already answered."""
+        """Answer a call with an error, unless the call is already answered."""
         if self._waiting.get(call.key) is call:
             self._settle(call)
             message = JSONRPCError(jsonrpc="2.0", id=call.message.id, error=failure.error)
             await self._send(message)
 
     def wake_all(self) -> None:
-        """Tell all waiting calls that a stream has ended, because their answers might have arrived
-        on another stream.
+        """Tell all waiting calls that a stream has ended, because their answers may have arrived on
+        another stream.
         """
         for call in self._waiting.values():
             call.wake()
@@ -217,7 +219,7 @@ class Mailbox:
 
     def _end_lingering(self) -> None:
         """End the streams of answered calls soon, unless a waiting call might still be answered on
-        one of these streams.
+        one of them.
         """
         if self._lingering and all(
             call.message.method == _LISTEN for call in self._waiting.values()
@@ -237,13 +239,12 @@ class Mailbox:
         """Read a body to its end, and pass on the messages in it.
 
         Args:
-            response: the answer to a request.
+            response: the response to a request.
             call: the call that was sent with the request, or None.
-            takes: a function that is called with each event, and returns True if the event must not
-                be passed on.
+            takes: called with each event. Events for which it returns True are not passed on.
 
         Raises:
-            httpx2.RequestError: the body is JSON and is incomplete.
+            httpx2.RequestError: the body is incomplete JSON.
             UnansweredError: the body is larger than allowed.
         """
         body = Body(BodyForm.UNKNOWN, EventReader(self._max_bytes))
@@ -352,7 +353,7 @@ class Mailbox:
             self._oddities.note(f"sends events named {event.name!r}, which are skipped")
 
     async def deliver(self, data: bytes, call: PendingCall | None) -> bool:
-        """Pass on the messages in a body or event. Return False if it contains no messages.
+        """Pass on the messages in a body or event. Return False if there are none.
 
         Args:
             data: the raw bytes of the body or event.
@@ -419,8 +420,8 @@ class Mailbox:
 
 
 def _mark_lost_session(error: ErrorData) -> None:
-    """Mark an error without an id if it says that the session is lost. In this case, the server has
-    not processed the request.
+    """Mark an error without an id if it says that the session is lost, which means that the server
+    has not processed the request.
 
     An error with an id is the answer to that request, whatever it says.
     """
@@ -429,7 +430,7 @@ def _mark_lost_session(error: ErrorData) -> None:
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read the short rest of an irrelevant body, so that its connection can be reused."""
+    """Read the short remainder of an irrelevant body, so that its connection can be reused."""
     size = 0
     with anyio.move_on_after(_DRAIN_SECONDS):
         async for chunk in chunks:

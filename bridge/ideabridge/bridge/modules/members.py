@@ -90,7 +90,7 @@ _PAYLOADS: Final = frozenset({"content", "structuredContent", "contents", "messa
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Why a value cannot be used, for example "expected a string, got a number"."""
+    """Why a value cannot be used, such as "expected a string, got a number"."""
 
     why: str
 
@@ -101,13 +101,13 @@ class MessageRepair:
 
     Attributes:
         version: the protocol version.
-        params: the parameters of the request that is answered.
+        params: the parameters of the request that the message answers.
         rules: repairs that are applied before the members of a model are checked, keyed by the
             model's name.
         names_items: True if notes refer to list items by name. Names in definitions are not secret,
             but names in a result can be a user's data.
         notes: a note for each member that was repaired, with what the server wrote.
-        left: the number of further values that can be checked.
+        left: the number of values that can still be checked.
         ends: the thread's processor time, in seconds, at which the repair stops.
     """
 
@@ -121,7 +121,7 @@ class MessageRepair:
 
     @property
     def has_left(self) -> bool:
-        """True if there are values and time left to check more of the message."""
+        """Whether more of the message can be checked, within the limits on values and time."""
         return self.left > 0 and time.thread_time() < self.ends
 
     def note(self, place: str, what: str, value: object = None) -> None:
@@ -138,12 +138,12 @@ class MessageRepair:
         self.notes.append((f"{place}: {what}", example))
 
     def label(self, item: object, index: int) -> str:
-        """Return the name that notes use for a list item within a place."""
+        """Return the name that notes use for a list item."""
         return label_of(item, index) if self.names_items else str(index)
 
     def fix(self, value: Any, shape: Shape, place: str) -> Any:
-        """Return the value in a form that the models accept. This is the same object if they accept
-        the value unchanged. Return `Unusable` if the value cannot be repaired.
+        """Return the value in a form that the models accept, or `Unusable` if it cannot be
+        repaired. A value that they already accept is returned as is.
         """
         if shape.accepts(value):
             return value
@@ -273,7 +273,7 @@ class MessageRepair:
         return items
 
     def _union(self, value: Any, shape: Shape, place: str) -> Any:
-        """Repair a value with the model that its `type`, `method`, `mode` or members indicate.
+        """Repair a value with the model indicated by its `type`, `method`, `mode` or members.
 
         If several models are possible, use the repair with the fewest notes.
         """
@@ -319,7 +319,7 @@ value, or `Unusable`.
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One field of a model, under the name that it has in messages."""
+    """One field of a model, under its name in messages."""
 
     name: str
     shape: Shape
@@ -330,7 +330,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The form that a model requires of one value.
+    """The form that a model requires of a value.
 
     Attributes:
         name: the name of the model, or "Content" for content blocks.
@@ -356,8 +356,8 @@ class Shape:
         return True
 
     def is_named_by(self, members: Object) -> bool:
-        """False if a member that distinguishes models (`type`, `method`, ...) says that the value
-        belongs to another model.
+        """Return False if a member that distinguishes models (`type`, `method`, ...) says that the
+        value belongs to another model.
         """
         if "Result" in self.name and asks(members) != (self.name == "InputRequiredResult"):
             return False
@@ -375,7 +375,7 @@ NONE: Final = type(None)
 
 @cache
 def shape_of_type(annotation: Any) -> Shape:
-    """Return the shape that an annotation of the models describes."""
+    """Return the shape that corresponds to a type annotation in the models."""
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     if get_origin(annotation) is Annotated:
         inner = get_args(annotation)[0]
@@ -472,7 +472,7 @@ def json_of(value: object) -> str:
 
 
 def got(value: object) -> str:
-    """Describe the kind of a value for a note. Notes quote the value itself only as an example."""
+    """Describe the kind of a value, for a note. Notes quote the value itself only as an example."""
     return "nothing" if value is None else kind_of(value)
 
 
@@ -484,12 +484,12 @@ def asks(result: Object) -> bool:
 
 
 def object_of(value: object) -> Object | None:
-    """Return the value if it is an object. Otherwise, return None."""
+    """Return the value if it is an object, otherwise None."""
     return cast("Object", value) if isinstance(value, dict) else None
 
 
 def label_of(item: object, index: int) -> str:
-    """Return the label of a list item within a place: its name or its index."""
+    """Return the label of a list item: its name or its index."""
     if isinstance(item, dict):
         name = cast("Object", item).get("name")
     else:

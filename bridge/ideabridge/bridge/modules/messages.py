@@ -42,8 +42,8 @@ from ideabridge.tools.encoding import kind_of, nests_deeper
 
 
 class Replaced(Enum):
-    """The `data` of an error that replaces an answer. A server cannot forge a `Replaced`, because a
-    `Replaced` is not JSON.
+    """The `data` of an error that replaces an answer. Servers cannot forge it, because it is not
+    JSON.
 
     Attributes:
         OVERSIZED: the answer is larger than the limit.
@@ -125,9 +125,10 @@ _Object: TypeAlias = "dict[str, Any]"
 
 
 class OddResultError(JSONRPCError):
-    """An answer whose result is not an object. For a request whose result is always empty or a
-    list, the value still shows whether the request failed. For every other request, the answer
-    counts as an error.
+    """An answer whose result is not an object.
+
+    For requests whose result is always empty or a list, the value still shows whether the request
+    failed. For all other requests, the answer counts as an error.
 
     Attributes:
         value: what the server sent as the result.
@@ -154,9 +155,9 @@ class MessageReader:
         self._begun: _BegunMessage | None = None
 
     def read(self, data: bytes) -> list[JSONRPCMessage]:
-        """Return the messages in a line, body or event, or an empty list for noise.
+        """Return the messages in a line, body or event, or an empty list if it contains only noise.
 
-        An answer that cannot be read becomes an error for its request, if its id can be found.
+        An unreadable answer becomes an error for its request, if its id can be found.
         """
         message = _well_formed(data)
         if message is None:
@@ -166,7 +167,7 @@ class MessageReader:
         return [*self.end(), message]
 
     def end(self) -> list[JSONRPCMessage]:
-        """Return the messages in the rest of a multi-line message that never ended."""
+        """Return the messages in what remains of a multi-line message that never ended."""
         begun = self._begun
         self._begun = None
         return [] if begun is None else self._in_text(begun.text)
@@ -208,7 +209,7 @@ class MessageReader:
         return messages
 
     def _text(self, data: bytes) -> str:
-        """Decode bytes to text, without the characters that JSON cannot contain."""
+        """Decode bytes to text, dropping the characters that JSON cannot contain."""
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -232,7 +233,8 @@ class MessageReader:
         """Return the messages in a string that is not one well-formed message.
 
         Noise can come before or after a message. A message with noise on both sides is more likely
-        a quotation in a log, or a part of a malformed message.
+        a
+        quotation in a log, or a part of a malformed message.
         """
         if nests_deeper(text.encode("utf-8", "replace"), MAX_NESTING):
             return self._in_deep_text(text)
@@ -433,7 +435,7 @@ class MessageReader:
 
 
 class _BegunMessage:
-    """A message that spans several lines. The lines are added as they arrive."""
+    """A message that spans several lines, which are added as they arrive."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -459,9 +461,10 @@ class _BegunMessage:
 
     @property
     def goes_on(self) -> bool:
-        """True if the next line belongs to the message.
+        """Whether the next line belongs to the message.
 
-        If a line ends within a string, the message does not continue, because programs that write
+        A message does not continue after a line that ends within a string, because programs that
+        write
         JSON do not break lines within strings.
         """
         return self._depth > 0 and not self._in_string
@@ -476,7 +479,7 @@ _DECODER: Final = json.JSONDecoder(strict=False)
 
 
 def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
-    """Return the message in a string or an object, or None if it is not exactly one message."""
+    """Return the message in a string or an object, or None unless it is exactly one message."""
     try:
         if isinstance(data, dict):
             message = _MESSAGE.validate_python(data, by_name=False)
@@ -492,7 +495,8 @@ def _well_formed(data: bytes | str | _Object) -> JSONRPCMessage | None:
 
 def _without_depths(text: str) -> str:
     """Replace each value nested deeper than `MAX_NESTING` with a digest, so that a single schema
-    does not make a whole list unusable. `Repairs` rejects call results that are nested this deeply.
+    does not make a whole list unusable. Call results that are nested this deeply are rejected by
+    `Repairs`.
     """
     data = text.encode("utf-8", "replace")
     if len(data) > MAX_CUT_BYTES:
@@ -531,9 +535,7 @@ def _deep(message: JSONRPCMessage) -> JSONRPCMessage:
 
 
 def _is_odd_message(text: str) -> bool:
-    """Return whether a line is an object that claims to be a message, even if the object is
-    malformed.
-    """
+    """Return whether a line is an object that claims to be a message, even a malformed one."""
     if not (text.startswith("{") and text.endswith("}") and '"jsonrpc"' in text):
         return False
     try:
@@ -544,7 +546,7 @@ def _is_odd_message(text: str) -> bool:
 
 
 def _is_incomplete(text: str) -> bool:
-    """Return whether a string could be the first part of a JSON array or object."""
+    """Return whether a string could be the beginning of a JSON array or object."""
     if not text.startswith(("{", "[")):
         return False
 
@@ -596,8 +598,8 @@ def _parts(text: str) -> Iterator[_Part]:
 
 
 def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
-    """If `text` is an unreadable answer, return an error for its request. Otherwise, return an
-    empty list.
+    """Return an error for the request that an unreadable `text` answers, in a list, or an empty
+    list if `text` is not an answer.
     """
     if not text.startswith("{"):
         # Text that does not begin with `{` is not treated as an answer, because it might be a log
@@ -615,11 +617,11 @@ def _unreadable(text: str, what: str) -> list[JSONRPCMessage]:
 
 
 def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONRPCMessage | None:
-    """Return an error in place of an unusable answer, or None if the id of the answer is not found.
+    """Return an error in place of an unusable answer, or None if the answer's id cannot be found.
 
     Args:
         start: the first bytes of the answer.
-        end: the last bytes of the answer. It is empty if the answer is cut off, because the last
+        end: the last bytes of the answer, or empty if the answer is cut off, because the last
             bytes could then belong to any value.
         what: the message of the error.
         data: the data of the error.
@@ -637,10 +639,9 @@ def answer_instead(start: bytes, end: bytes, what: str, data: Replaced) -> JSONR
 
 
 def _first_members(start: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Given the first bytes of an object, yield the name of each member, together with the bytes
-    that follow it.
+    """Yield the name of each member in the first bytes of an object, with the bytes that follow it.
 
-    Names inside the members are ignored, because that content can come from anybody.
+    Names inside the members are ignored, because anybody could have written that content.
     """
     depth = 0
     for token in _TOKEN.finditer(start):
@@ -679,8 +680,8 @@ def _integer(value: object) -> int | None:
 
 
 def _shown(value: object) -> str:
-    """Return a JSON value as text. The text is cut well after the part that is shown, because the
-    mask would not recognise a secret that the cut divides.
+    """Return a JSON value as text, cut well after the part that is shown, because the mask would
+    not recognise a secret cut in two.
     """
     if isinstance(value, str):
         text = value

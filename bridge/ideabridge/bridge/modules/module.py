@@ -179,20 +179,21 @@ class ModuleSurroundings:
 
     Attributes:
         unusable: why the server cannot be used as configured, or None.
-        folder: the absolute folder for relative paths in its entry.
-        working_folder: the absolute folder that it starts in if its entry has no `cwd`.
-        variables: the variables that its entry is allowed to use, or None for all.
-        read_secrets: returns the stored secrets that its entry names. Blocks.
-        secrets: registers every secret value of its entry, and masks it.
-        result_bytes: maximum size of one result, in bytes of JSON.
-        exposed: True if clients can call its tools directly.
+        folder: the absolute folder for relative paths in the server's entry.
+        working_folder: the absolute folder that the server starts in if its entry has no `cwd`.
+        variables: the variables that the entry may use, or None for all.
+        read_secrets: returns the stored secrets that the entry names. Blocks.
+        secrets: registers every secret value of the entry, and masks it.
+        result_bytes: the maximum size of one result, in bytes of JSON.
+        exposed: True if clients can call the server's tools directly.
         quotes: returns whether errors and notes quote what the server wrote; see `Modules.quotes`.
         log: the log file of the server, or None.
-        authorize: returns the object that gets its tokens, or None if it needs no tokens.
-        on_change: called with its name when its state or its tools have changed.
-        on_event: called with its name when its resources or prompts, or a watched resource, have
-            changed.
-        is_needed: returns whether a run needs the server with this name even though no call is
+        authorize: returns the object that gets the server's tokens, or None if it needs no tokens.
+        on_change: called with the server's name when its state or its tools have changed.
+        on_event: called with the server's name when its resources or prompts, or a watched
+            resource,
+            have changed.
+        is_needed: returns whether a run needs the server with the given name even though no call is
             running.
         apart_file: the file whose existence means that each session needs its own server, or None
             if nothing is stored. The file contains the digest of the server's entry.
@@ -216,12 +217,12 @@ class ModuleSurroundings:
 
 
 class Module:
-    """One configured server. One task calls `run`; any task can call the other methods.
+    """A configured server. One task calls `run`. Any task can call the other methods.
 
     Attributes:
-        reserved: the names of tools that a server with this name had under a different
+        reserved: the names of tools that a server with the same name had under a different
             configuration. They stay reserved until `known_tools` contains a tool.
-        authorization: gets tokens. None for a program, or if a header contains the token.
+        authorization: gets tokens, or None for a program, or if a header contains the token.
         place: returns the async context manager that reserves a place for a call, after waiting for
             calls from other processes.
     """
@@ -336,10 +337,11 @@ class Module:
 
     @property
     def sharing(self) -> Sharing:
-        """The clients that share one process of the server, or one connection to it.
+        """Which clients share one process of the server, or one connection to it.
 
         Each session has its own process or connection if the configuration says so, or if the
-        server has asked a question that could not be assigned to one of several sessions.
+        server has
+        asked a question that could belong to any of several sessions.
         """
         return "session" if self._mixes_sessions else self.configuration.sharing
 
@@ -351,7 +353,7 @@ class Module:
             return False
 
     def _mixed(self, sessions: int) -> None:
-        """Record that the server has asked a question while calls from several sessions were
+        """Record that the server asked a question while calls from several sessions were
         running.
         """
         logger.warning(
@@ -378,25 +380,23 @@ class Module:
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools, in the server's order. While the server is down, these are the last known
-        tools.
-        """
+        """The tools, in the server's order, or the last known tools while the server is down."""
         return list(self._tools.values())
 
     @property
     def era(self) -> Era | None:
-        """The era of the protocol that the server uses, or None if it has never been up."""
+        """The protocol era that the server uses, or None if the server has never been up."""
         return None if self._peer is None else self._peer.era
 
     @property
     def listed(self) -> bool:
-        """True if the server has listed its tools in this process."""
+        """Whether the server has listed its tools in this process."""
         return self._listed
 
     @property
     def instructions(self) -> str:
-        """The server's instructions for its use, or "" if it sends no instructions. They can
-        come from an earlier process.
+        """The server's instructions for its use, possibly from an earlier process, or "" if it
+        sends none.
         """
         if self._peer is None:
             return "" if self._recalled is None else self._recalled.instructions
@@ -406,21 +406,19 @@ class Module:
         """Use what an earlier process has stored about the server.
 
         The tools and instructions are valid until the server lists its tools again. Because the
-        tools are known, the server starts only when it is first used, unless its entry says
-        otherwise.
+        tools
+        are known, the server starts only when it is first used, unless its entry says otherwise.
         """
         self._recalled = recollection
         self._offered = dict(recollection.offered)
 
     @property
     def offered_lists(self) -> Mapping[Kind, list[JSONObject] | None]:
-        """The lists of resources, templates and prompts, as they were last read; see
-        `Recollection`.
-        """
+        """The lists of resources, templates and prompts, as last read; see `Recollection`."""
         return self._offered
 
     def recall_way(self, way: Way) -> None:
-        """Set the way that an earlier process reached the server. It is tried first."""
+        """Set the way in which an earlier process reached the server, which is then tried first."""
         self._way_before = way
         self._legacy = way.era == "legacy"
         if way.kind == "sse" and self.configuration.type is None and self._kind == "http":
@@ -439,16 +437,14 @@ class Module:
 
     @property
     def known_tools(self) -> list[Tool]:
-        """The tools that the server has listed in this process or, if it has not listed any, in an
-        earlier process.
-        """
+        """The tools that the server has listed in this process, or otherwise in an earlier one."""
         if self._listed:
             return self.tools
         return [] if self._recalled is None else self._recalled.tools
 
     @property
     def is_callable(self) -> bool:
-        """True if runs can call the known tools, because the server has listed them in this
+        """Whether runs can call the known tools, because the server has listed them in this
         process, or starts when one of them is called.
         """
         starts_when_called = self._recalled is not None and self._starts_lazily
@@ -462,7 +458,7 @@ class Module:
 
     @property
     def changes(self) -> ToolChanges:
-        """The configured changes to the known tools: the same object until they change."""
+        """The configured changes to the known tools. This is the same object until they change."""
         known = self._tools if self._listed else self._recalled
         settings = self.configuration.tools
         latest = self._changes
@@ -480,20 +476,20 @@ class Module:
 
     @property
     def is_known(self) -> bool:
-        """True if the server's tools are known, from this process or an earlier one."""
+        """Whether the server's tools are known, from this process or an earlier one."""
         return self._listed or self._recalled is not None
 
     async def know(self) -> None:
-        """Wait until the server's tools are known (`known_tools`) or the server has failed. If it
-        is idle and its tools are unknown, start it.
+        """Wait until the server's tools are known (`known_tools`) or the server has failed. An idle
+        server whose tools are unknown is started.
         """
         if not self.is_known:
             self.begin()
             await self.settle()
 
     async def current(self, name: str, progress: OnProgress | None = None) -> Tool:
-        """Return the current definition of a tool. Connect first if the server has not listed its
-        tools in this process.
+        """Return the current definition of a tool, connecting first if the server has not listed
+        its tools in this process.
 
         Args:
             name: the name in `Module.tools`.
@@ -508,7 +504,7 @@ class Module:
         return self.tool(name)
 
     def tool(self, name: str) -> Tool:
-        """Return the tool with this name.
+        """Return the tool with the given name.
 
         Raises:
             ToolNotAllowedError: the configuration does not allow the tool.
@@ -556,37 +552,37 @@ class Module:
 
     @property
     def refused(self) -> list[str]:
-        """The names of tools that the server lists but that cannot be called. `why_without` says
-        why.
+        """The names of tools that the server lists but that cannot be called; see `why_without` for
+        the reasons.
         """
         listing = None if self._connection is None else self._connection.listing
         return [] if listing is None else [*sorted(listing.denied), *listing.left_out]
 
     @property
     def is_unfinished(self) -> bool:
-        """True if some pages of the server's list of tools have not arrived."""
+        """Whether some pages of the server's tool list have not arrived."""
         listing = None if self._connection is None else self._connection.listing
         return listing is not None and listing.unfinished
 
     @property
     def list_fault(self) -> str | None:
-        """Why the tools could not be listed even though the server is up, or None."""
+        """Why the tools could not be listed although the server is up, or None if they could."""
         return None if self._connection is None else self._connection.list_fault
 
     @property
     def latency(self) -> float | None:
-        """The median duration of the latest calls, in seconds, or None before the first call."""
+        """The median duration of recent calls in seconds, or None before the first call."""
         return median(self._call_seconds) if self._call_seconds else None
 
     @property
     def last_words(self) -> list[str]:
-        """The last lines that its program wrote to standard error, with secrets masked."""
+        """The last lines that the server's program wrote to standard error, with secrets masked."""
         return [] if self._connection is None else self._connection.last_words
 
     def memory(self) -> int | None:
-        """Return the memory used by the server's program and its child processes, in bytes; see
-        `memory_of_sessions`. Return None if the server has no processes on this machine. Blocks for
-        a few milliseconds.
+        """Return the memory, in bytes, that the server's program and its child processes use, or
+        None if the server has no processes on this machine; see `memory_of_sessions`. Blocks for a
+        few milliseconds.
         """
         connection = self._connection
         session = None if connection is None else connection.process_session
@@ -638,7 +634,7 @@ class Module:
         return self._recalled.listed_at
 
     def _error_text(self) -> str | None:
-        """Why the server is not up, or has not listed its tools."""
+        """Why the server is not up, or has not listed its tools, or None."""
         error = self._error
         if error is not None:
             is_logged = self._surroundings.log is not None and self._kind == "stdio"
@@ -655,9 +651,7 @@ class Module:
         return anyio.current_time() - self._out_since
 
     async def run(self) -> None:
-        """Connect and reconnect until `stop` is called. This method raises no errors except
-        cancellation.
-        """
+        """Connect and reconnect until `stop` is called. Nothing is raised except cancellation."""
         if self.configuration.disabled:
             return
 
@@ -680,8 +674,8 @@ class Module:
             self._wake()
 
     async def _keep_connected(self, launch: Launch) -> None:
-        """Connect and reconnect until `stop` is called. While the server is idle, wait for its next
-        use.
+        """Connect and reconnect until `stop` is called, but wait for the next use while the server
+        is idle.
         """
         if self._starts_lazily and not await self._needs_person():
             await self._rest()
@@ -700,7 +694,7 @@ class Module:
 
     async def _needs_person(self) -> bool:
         """Return whether a person has to sign in again. If so, the server is connected immediately,
-        so that its status says so before anybody needs the server.
+        so that its status says so before anybody needs it.
         """
         had_token = self._recalled is not None and self._recalled.had_token
         if not had_token or self.authorization is None:
@@ -721,8 +715,8 @@ class Module:
             self.begin()
 
     def begin(self) -> None:
-        """Start the server now if it is idle, or as soon as it becomes idle. This method does not
-        wait.
+        """Start the server now if it is idle, otherwise as soon as it becomes idle, without waiting
+        for it.
         """
         if self._state == "idle":
             self._leave_idle()
@@ -731,7 +725,7 @@ class Module:
 
     async def retry(self, seconds: float) -> None:
         """Start the next attempt to connect immediately, and wait at most `seconds` for it to end.
-        Do nothing if no attempt is due.
+        Does nothing if no attempt is due.
         """
         pause = self._reconnect_pause
         if pause is None or self._state not in ("failed", "down"):
@@ -749,7 +743,7 @@ class Module:
         self._out_since = anyio.current_time()
 
     async def _rest(self) -> None:
-        """Wait without a connection until the server is used."""
+        """Wait, without a connection, until the server is used."""
         self._fruitless_connects = 0
         if not self._needed.is_set():
             self._set("idle", None)
@@ -804,8 +798,9 @@ class Module:
         """Return how the server is started or reached, with the values of variables and secrets.
 
         Raises:
-            ModuleConfigurationError: the server's entry is not understood, a variable is not set, a
-                secret cannot be used, or an address is malformed.
+            ModuleConfigurationError: the server's entry is invalid, a variable is not set, a secret
+                cannot
+                be used, or an address is malformed.
         """
         if self._launch is None:
             surroundings = self._surroundings
@@ -832,7 +827,7 @@ class Module:
 
     @property
     def has_token(self) -> bool:
-        """True if the server's requests carry a token from a person's sign-in or from client
+        """Whether requests to the server carry a token from a person's sign-in or from client
         credentials.
         """
         return self.authorization is not None and self.authorization.has_token
@@ -919,7 +914,7 @@ class Module:
     def _legacy_after(self, failed: Connection) -> bool:
         """Return whether the next attempt uses the handshake era.
 
-        If the era might be the reason for the failure, the next attempt uses the other era.
+        If the failure might be due to the era, the next attempt uses the other one.
         """
         if failed.timed_out and not self._tried_both:
             self._tried_both = True
@@ -952,12 +947,12 @@ class Module:
         return self._connection
 
     def _waited_until(self) -> float:
-        """Return the time until which requests waited for a token; see `Handshake`."""
+        """Return until when requests waited for a token; see `Handshake`."""
         return -math.inf if self.authorization is None else self.authorization.waited_until
 
     async def _hold(self, connection: Connection, *, is_second: bool = False) -> ModuleError | None:
-        """Hold a connection until it ends. Return None if the server was up, or the reason why it
-        was not.
+        """Hold a connection until it ends. Return None if the server was up, otherwise the reason
+        why it was not.
 
         Args:
             connection: the connection, not started yet.
@@ -1010,8 +1005,9 @@ class Module:
     def _way_of(self, connection: Connection, *, is_second: bool) -> Way | None:
         """Return the way to remember, or None.
 
-        Remember a way only if a different way has just failed. If the server has changed, the
-        stored way is forgotten, and every way is tried again.
+        A way is remembered only if a different one has just failed. If the server has changed, the
+        stored
+        way is forgotten, and every way is tried again.
         """
         peer = connection.peer
         if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
@@ -1033,7 +1029,7 @@ class Module:
         return None
 
     def _note_offered_kinds(self, connection: Connection) -> None:
-        """Record the kinds of entries that a connected server declares."""
+        """Record which kinds of entries a connected server declares."""
         for kind in OFFERED_KINDS:
             if not connection.offering.has(kind):
                 self._offered[kind] = None
@@ -1041,7 +1037,7 @@ class Module:
                 del self._offered[kind]
 
     def _take_event(self, event: ServerEvent) -> None:
-        """Forget lists that the server has changed, and pass the event on."""
+        """Forget lists that the server has changed, and pass on the event."""
         is_stale = False
         for kind in kinds_changed_by(event):
             if self._offered.get(kind) is not None:
@@ -1084,9 +1080,7 @@ class Module:
             await self._settled.wait()
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
-        """Report when the server is first up or failed, and whenever it changes between these two
-        states.
-        """
+        """Report when the server is first up or failed, and every later change between the two."""
         last: ModuleState | None = None
         while True:
             await self.settle()
@@ -1101,8 +1095,8 @@ class Module:
         """Wait until the server is up. Start it if it is idle.
 
         Raises:
-            ModuleTimeoutError: it is still connecting after `timeout` seconds.
-            ModuleError: the server failed, or is down or disabled; the message says why.
+            ModuleTimeoutError: the server is still connecting after `timeout` seconds.
+            ModuleError: the server failed, or is down or disabled. The message says why.
         """
         with anyio.move_on_after(timeout) as scope:
             await self.settle()
@@ -1122,8 +1116,8 @@ class Module:
             raise self._again()
 
     def _again(self, *, tried: bool = False) -> ModuleError:
-        """Return a copy of the server's error. If `tried` is set, the copy contains the time of the
-        next attempt.
+        """Return a copy of the server's error. If `tried` is set, it says when the next attempt
+        takes place.
         """
         error = self._error
         if error is None or (self._closed and not isinstance(error, ModuleConfigurationError)):
@@ -1138,8 +1132,8 @@ class Module:
 
     @property
     def _passes(self) -> bool:
-        """True if the server might come up soon without help from the user, for example because it
-        is starting.
+        """Whether the server might soon be up without help from the user, for example because it is
+        starting.
         """
         error = self._error
         return isinstance(error, ModuleDownError) or (
@@ -1152,7 +1146,7 @@ class Module:
         return isinstance(self._error, ModuleConnectError) and self._error.unreachable
 
     def _is_worth_waiting(self, patience: float | None = None) -> bool:
-        """True if a call should wait for another attempt to connect. `patience` is the argument of
+        """Return whether a call should wait for another attempt to connect. `patience` is as in
         `reach`.
         """
         # A server that has never been up is probably misconfigured, but it might also still be
@@ -1165,7 +1159,7 @@ class Module:
         return self._passes and away is not None and away < patience
 
     async def reach(self, patience: float | None = None) -> Connection:
-        """Return a usable connection. Without one, wait for the next attempt to connect, which
+        """Return a usable connection. If there is none, wait for the next attempt to connect, which
         begins immediately or soon.
 
         Args:
@@ -1175,7 +1169,7 @@ class Module:
 
         Raises:
             ModuleError: an attempt has failed since this wait began, and it is not worth waiting
-                for another attempt.
+                for another one.
         """
         failed_before = self._failed_connects
         while True:
@@ -1202,7 +1196,7 @@ class Module:
         asker: Asker | None = None,
     ) -> JSON:
         """Call a tool. Return its structured content if there is any, otherwise its text, otherwise
-        a list of its content blocks. See `ModuleCall` for the parameters.
+        a list of its content blocks. For the parameters, see `ModuleCall`.
 
         Raises:
             IdeabridgeError: as for `answer`.
@@ -1219,10 +1213,10 @@ class Module:
                 contains the whole result.
             ModuleAsks: the server asks questions first, and the client of a direct call accepts
                 questions in place of a result.
-            ToolChangedError: the current definition differs from `meant`; nothing was sent.
+            ToolChangedError: the current definition differs from `meant`. Nothing was sent.
             ResultLimitError: the result exceeds `limits.result_bytes`.
             InvalidJSONError: the arguments are not JSON.
-            LegacyQuestionError: the tool could not ask its question. It can ask during the next
+            LegacyQuestionError: the tool could not ask its question, but can ask it during the next
                 call (see `era_of_calls`).
         """
         arguments = normalise(call.arguments, what="the arguments")
@@ -1254,7 +1248,8 @@ class Module:
         """Return the arguments, with secrets filled in where a configured default names them.
 
         A secret is filled in only if the value of a parameter is exactly the parameter's default,
-        so text from elsewhere never receives a secret.
+        so that
+        text from elsewhere never receives a secret.
 
         Raises:
             ModuleConfigurationError: a secret cannot be used.
@@ -1289,8 +1284,9 @@ class Module:
     async def offered(self, kind: Kind) -> list[JSONObject]:
         """Return the resources, templates or prompts, as protocol JSON.
 
-        If the server is idle, return the entries that were read last. Otherwise, connect if the
-        server is not up.
+        If the server is idle, these are the entries that were read last. Otherwise, connect if the
+        server
+        is not up.
 
         Raises:
             ModuleError: the server cannot be reached, or its list cannot be read.
@@ -1313,7 +1309,7 @@ class Module:
 
     @property
     def has_resources(self) -> bool:
-        """True if the server declares that it has resources, and is up or idle."""
+        """Whether the server declares that it has resources, and is up or idle."""
         if self._state == "idle":
             return self._offered.get("resources") is not None
         connection = self._connection
@@ -1322,8 +1318,7 @@ class Module:
     async def pass_on(
         self, request: PassedOn, client: DirectClient, *, progress: OnProgress | None = None
     ) -> JSONObject:
-        """Send a client's request unchanged. Return the result as protocol JSON, without
-        secrets.
+        """Send a client's request unchanged. Return the result as protocol JSON, without secrets.
 
         Args:
             request: the request.
@@ -1331,8 +1326,9 @@ class Module:
             progress: called with the server's progress notifications.
 
         Raises:
-            MCPError: the server answered with this error.
-            ModuleError: the server cannot be reached or does not answer, or the result violates the
+            MCPError: the server responded with this error.
+            ModuleError: the server cannot be reached or does not respond, or the result violates
+                the
                 protocol.
             ResultLimitError: the result exceeds `limits.result_bytes`.
             ModuleAsks: the server asks questions first, and the client accepts questions in place
@@ -1368,10 +1364,8 @@ class Module:
         raise AssertionError("the second attempt returns or raises")
 
     def _unreached(self, error: MCPError) -> MCPError | ModuleError:
-        """Return the error for a request.
-
-        If the server sent the error, return it unchanged. If the transport created the error,
-        return it as a `ModuleError`.
+        """Return the error to raise for a request: a `ModuleError` if the transport created
+        `error`, or `error` itself if the server sent it.
         """
         text = f"server {self.name!r} {shown(error.message, self._secrets)}"
         if error.data in (Mark.SIGN_IN, Mark.SIGN_IN_LATER):
@@ -1384,7 +1378,7 @@ class Module:
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Set the level of the log messages that the server sends, for this connection and later
-        ones. Since 2026-07-28, each call carries the level itself.
+        ones. Since 2026-07-28, each call carries the level.
         """
         self._log_level = level
         connection = self._connection
@@ -1399,7 +1393,7 @@ class Module:
 
         Args:
             uri: the resource.
-            watcher: who watches it.
+            watcher: identifies the watcher.
 
         Raises:
             MCPError: the server refuses.
@@ -1417,7 +1411,7 @@ class Module:
         self._watchers.setdefault(uri, set()).add(watcher)
 
     async def unwatch(self, uri: str, watcher: Hashable = None) -> None:
-        """Stop reporting changes to a resource, unless somebody else watches the resource."""
+        """Stop reporting changes to a resource, unless another watcher remains."""
         watchers = self._watchers.get(uri, set())
         watchers.discard(watcher)
         if watchers:
@@ -1434,8 +1428,8 @@ class Module:
                 await connection.unwatch(uri)
 
     async def _try(self, tool: Tool, call: ModuleCall) -> Answer:
-        """Send a call. As long as there is time, send it again if it did not reach the server. If
-        no answer arrived, send it again only if running it twice is harmless.
+        """Send a call, and retry while there is time if the call did not reach the server. If it
+        was sent but not answered, retry only if running it twice is harmless.
         """
         seconds = self.configuration.timeout if call.timeout is None else call.timeout
         attempts = _Attempts(self.name, self._most_sends(tool), seconds)
@@ -1469,7 +1463,8 @@ class Module:
 
         Raises:
             ModuleError: the call cannot be sent again in time. If there is a usable connection,
-                this error is `failure` itself.
+                this is
+                `failure` itself.
         """
         if self._connection is not None and self._connection.usable:
             # The HTTP server is not answering at the moment, so a new connection would not help.
@@ -1492,7 +1487,7 @@ class Module:
         return left
 
     def _most_sends(self, tool: Tool) -> int:
-        """Return how many times a call to a tool can be sent if no answer arrives (`retry`)."""
+        """Return how many times a call to a tool may be sent if no answer arrives (`retry`)."""
         if not tool.annotations.repeatable:
             return 1
 
@@ -1505,7 +1500,7 @@ class Module:
         """Wait for a usable connection.
 
         Raises:
-            ModuleError: as for `reach`. Also raised if no connection exists at the deadline.
+            ModuleError: as for `reach`, or there is no connection at the deadline.
         """
         with anyio.move_on_at(deadline) as scope:
             await self.reach()
@@ -1513,9 +1508,11 @@ class Module:
             raise self._again()
 
     async def _send(self, tool: Tool, call: ModuleCall, seconds: float) -> Answer:
-        """Send a call, at most twice. Send the call again if the server has lost the HTTP session.
-        Also send it again if the tool can ask its question only in the handshake era, and running
-        the tool twice is harmless.
+        """Send a call, at most twice.
+
+        The call is sent again if the server has lost the HTTP session, or if the tool can ask its
+        question
+        only in the handshake era and running the tool twice is harmless.
         """
         for again in (True, False):
             connection = await self._connection_for(tool, call)
@@ -1559,10 +1556,10 @@ class Module:
         raise AssertionError("the second attempt returns or raises")
 
     async def _connection_for(self, tool: Tool, call: ModuleCall) -> Connection:
-        """Return a connection over which a call can be sent.
+        """Return a connection over which to send a call.
 
         Raises:
-            ToolChangedError: the tool's definition differs from the definition that was meant.
+            ToolChangedError: the tool's definition differs from the one that was meant.
             ModuleError: as for `reach`.
         """
         # Another call might have ended the connection while this one was waiting.
@@ -1581,8 +1578,9 @@ class Module:
     async def era_of_calls(self) -> Era | None:
         """Return the era for the next call.
 
-        If a tool of the server has asked a question as in the handshake era, connect in the
-        handshake era first, provided that no call is running.
+        If a tool of the server has asked a question as in the handshake era, connect in that era
+        first,
+        provided that no call is running.
         """
         connection = self._connection
         if (
@@ -1601,14 +1599,14 @@ class Module:
         return self.era
 
     async def _forget(self, connection: Connection) -> None:
-        """End a connection that must not be used any more, and wait for its end."""
+        """End a connection that must no longer be used, and wait until it has ended."""
         if self._connection is connection:
             connection.stop()
             await connection.done.wait()
 
     def _validator(self, tool: Tool) -> Validator | None:
-        """Return the validator for a tool's results, or None if the tool declares no schema. The
-        validator is created once for each definition.
+        """Return the validator for a tool's results, or None if the tool declares no schema. Each
+        definition's validator is created only once.
         """
         checked_tool, validator = self._validators.get(tool.name, (None, None))
         if checked_tool is tool:
@@ -1625,14 +1623,16 @@ class _Attempts:
 
     An attempt begins when the call is about to be sent, even if the server turns out to be
     unreachable. An attempt is a *send* if no answer arrived and the call might have taken effect.
-    The setting `retry` limits the sends. The number of attempts is limited only by the time allowed
+    The
+    setting `retry` limits the sends, whereas the number of attempts is limited only by the time
+    allowed
     for the call. The pause before the next attempt doubles each time.
 
     Attributes:
         number: the number of attempts that have begun.
         sends: the number of attempts that were sends.
-        deadline: the time by which the call must end, by the event loop's clock.
-        unanswered: the error of the last attempt without an answer. This attempt might have taken
+        deadline: when the call must end, by the event loop's clock.
+        unanswered: the error of the last attempt without an answer. That attempt might have taken
             effect, so a later failure must not say that nothing ran.
     """
 
@@ -1651,7 +1651,7 @@ class _Attempts:
 
     def note_unanswered(self, error: ModuleDownError) -> bool:
         """Record that the current attempt was a send, because no answer has arrived. Return whether
-        the call can be sent again.
+        the call may be sent again.
         """
         self.sends += 1
         text = str(error)

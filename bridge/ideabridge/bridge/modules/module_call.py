@@ -19,7 +19,7 @@ OnProgress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[No
 
 @dataclass(frozen=True, slots=True)
 class ModuleCall:
-    """A call to a server's tool, with its timeout and the parties that take part in it.
+    """A call to a server's tool, with its timeout and everybody involved in it.
 
     Attributes:
         tool_name: the name of the tool in `Module.tools`.
@@ -30,8 +30,8 @@ class ModuleCall:
         progress: called with the server's progress notifications.
         queue_key: a value that all calls in one queue share, such as the id of their run; see
             `FairLimiter`.
-        asker: answers the server's questions during the call, or None if nobody can answer. The
-            time spent waiting for answers does not count.
+        asker: answers the server's questions during the call, or None if nobody can. The time spent
+            waiting for answers does not count.
         client: the client of a direct call, which answers the server's questions. The answer to a
             direct call contains the whole result.
         meant: the definition that was seen and approved, or None for the current definition.
@@ -54,8 +54,8 @@ class Answer(NamedTuple):
 
     Attributes:
         value: the value of the call in a run; see `ResultReader.value`.
-        result: the whole result of a direct call, as protocol JSON; None in a run.
-        aside: in a run, the content blocks of the result, if they differ from the value.
+        result: the whole result of a direct call, as protocol JSON, or None in a run.
+        aside: in a run, the content blocks of the result if they differ from the value.
     """
 
     value: JSON

@@ -100,21 +100,21 @@ class ModuleSource(Protocol):
 
     @property
     def unusable(self) -> Mapping[str, tuple[str, ...]]:
-        """Maps the name of each server that cannot be used as configured to the reasons, one per
-        line.
+        """The reasons why servers cannot be used as configured, one reason per line, keyed by
+        server name.
         """
         ...
 
     def folder_of(self, module: str) -> Path:
-        """Return the absolute folder for relative paths in a server's entry."""
+        """Return the absolute folder for relative paths in the server's entry."""
         ...
 
     def working_folder_of(self, module: str) -> Path:
-        """Return the absolute folder that a program without `cwd` starts in."""
+        """Return the absolute folder in which a program without `cwd` starts."""
         ...
 
     def log_file_of(self, module: str) -> Path | None:
-        """Return the file for the log of a server, or None if no log is written."""
+        """Return the log file of the server, or None if no log is written."""
         ...
 
     def apart_file_of(self, module: str) -> Path | None:
@@ -122,20 +122,21 @@ class ModuleSource(Protocol):
         ...
 
     def exposes(self, module: str) -> bool:
-        """Return whether clients can call a server's tools directly."""
+        """Return whether clients can call the server's tools directly."""
         ...
 
     def variables_of(self, module: str) -> Variables | None:
-        """Return the variables that a server's entry is allowed to use, or None for all."""
+        """Return the variables that the server's entry may use, or None for all."""
         ...
 
     def secret_owner_of(self, module: str) -> SecretOwner:
-        """Return the owner of the secrets that a server's entry is allowed to read."""
+        """Return the owner of the secrets that the server's entry may read."""
         ...
 
 
 def _own_session(module: Module) -> str | None:
-    """Return the id of the current session if it does not share a server with other sessions.
+    """Return the id of the current session if it does not share the server with other sessions,
+    otherwise None.
 
     Raises:
         ClientWithoutSessionsError: see `Modules.using`.
@@ -166,9 +167,10 @@ class Modules:
     """The configured servers. Entering the context returns immediately, and the servers connect in
     the background.
 
-    Enter and exit the context in the same task; all methods can be used from any task. If a server
+    Enter and exit the context in the same task. All methods can be used from any task. If a server
     fails, hangs or dies, only its own status and calls are affected, and the bridge tries to
-    connect to it again.
+    connect
+    to it again.
 
     Args:
         configuration: contains the entries of the servers.
@@ -183,11 +185,11 @@ class Modules:
         on_event: called with the name of a server when the server's resources or prompts, or a
             watched resource, have changed.
         identify_store: returns a string that identifies the store whose named users use the servers
-            (`ModuleUser.store`), or "" if none of them has ever signed in to a server.
+            (`ModuleUser.store`), or "" if none of these users has ever signed in to a server.
         quotes: returns whether errors and notes quote what servers wrote to standard error, or in
             place of messages.
-        is_needed: returns whether a run needs the server with this name even though no call is
-            running. While a run needs a server, the server is not stopped for being idle.
+        is_needed: returns whether a run needs the server with the given name even though no call is
+            running. Meanwhile, the server is not stopped for being idle.
     """
 
     def __init__(
@@ -231,7 +233,7 @@ class Modules:
         self._retired: set[Module] = set()
 
     def _created(self, configuration: ModuleSource, name: str) -> Module:
-        """Return the server with this name, not yet connected."""
+        """Return the server with the given name, not yet connected."""
         # Import these only when they are needed, because importing the SDK takes longer than
         # anything else.
         from ideabridge.bridge.modules.module import Module, ModuleSurroundings
@@ -260,8 +262,8 @@ class Modules:
     # -- servers of several owners -----------------------------------------------------------------
 
     def borrow(self, lender: Modules, names: Collection[str]) -> None:
-        """Use the servers of another object for these names. Call this before entering the context,
-        and exit the context before the lender's.
+        """Use another object's servers for these names. Call this before entering the context, and
+        exit the context before the lender exits its own.
         """
         self._lender = lender
         self._borrowed = frozenset(names)
@@ -287,8 +289,8 @@ class Modules:
 
     @property
     def _modules(self) -> dict[str, Module]:
-        """The current servers, own and borrowed, in configuration order. Servers that the lender no
-        longer has are left out.
+        """The current servers, own and borrowed, in configuration order, without those that the
+        lender no longer has.
         """
         if not self._borrowed:
             return self._own
@@ -313,12 +315,13 @@ class Modules:
     ) -> list[Module]:
         """Switch to another configuration.
 
-        Servers that the new configuration no longer has, and servers in `replaced`, accept no new
-        calls. They end when the calls that use them have ended.
+        Servers that are missing from the new configuration, and servers in `replaced`, accept no
+        new
+        calls, and end when the calls that use them have ended.
 
         Args:
             configuration: the new configuration.
-            replaced: the names of servers of both configurations that need a new connection.
+            replaced: the names of servers in both configurations that need a new connection.
             borrowed: the names of the servers that are borrowed from the lender from now on.
 
         Returns:
@@ -403,14 +406,14 @@ class Modules:
             borrower._note_change(name)
 
     def _wake(self) -> None:
-        """Wake the tasks that are waiting for a change of any server."""
+        """Wake the tasks that are waiting for any server to change."""
         changed = self._changed
         self._changed = anyio.Event()
         changed.set()
 
     def _authorize(self, module: str, launch: Launch) -> Authorization | None:
-        """Return the object that gets tokens for a server. Return None for a program, or if a
-        header contains the token.
+        """Return the object that gets tokens for a server, or None for a program, or if a header
+        contains the token.
         """
         if not launch.url:
             return None
@@ -459,11 +462,13 @@ class Modules:
 
     @asynccontextmanager
     async def using(self, name: str, user: str | None) -> AsyncGenerator[Module]:
-        """Yield the server for calls by one person.
+        """Yield the server to use for one person's calls.
 
-        If each person signs in separately, the server uses that person's own sign-in and
-        connection. If sessions do not share the server, it is the server of the current session
-        (`client_session`). Otherwise, it is the shared server with this name.
+        If each person signs in separately, it uses that person's own sign-in and connection. If
+        sessions
+        do not share the server, it is the current session's own server (`client_session`).
+        Otherwise, it
+        is the shared server with this name.
 
         Args:
             name: the server's name.
@@ -471,8 +476,8 @@ class Modules:
 
         Raises:
             UnknownModuleError: the server is not configured.
-            ModuleSignInError: the user needs to sign in. Also raised if a call within the block
-                turns out to need a sign-in.
+            ModuleSignInError: the user needs to sign in, possibly because of a call within the
+                block.
             ModuleDownError: too many users use servers at the same time.
             ClientWithoutSessionsError: the configuration gives each session its own server, and the
                 client has no sessions.
@@ -550,10 +555,10 @@ class Modules:
         return isinstance(name, str) and self._find(name) is not None
 
     def __getitem__(self, name: str) -> Module:
-        """Return the server with this name.
+        """Return the server with the given name.
 
         Raises:
-            UnknownModuleError: the server is not configured; the message suggests similar names.
+            UnknownModuleError: the server is not configured. The message suggests similar names.
         """
         module = self._find(name)
         if module is not None:
@@ -568,14 +573,14 @@ class Modules:
         raise UnknownModuleError(name, f"no server {name[:100]!r} is configured; {hint[:500]}")
 
     def tools(self) -> list[Tool]:
-        """Return the tools of every server that is or was up, keyed by server, in the order of the
-        configuration.
+        """Return the tools of every server that is or was up, grouped by server in configuration
+        order.
         """
         return [tool for module in self._modules.values() for tool in module.tools]
 
     def reserved(self) -> dict[str, list[str]]:
-        """Return, for each server, the names of tools that belong to the server although they are
-        not in `known_tools`.
+        """Return the names of tools that belong to each server although they are not in
+        `known_tools`.
         """
         return {
             name: [] if module.known_tools else module.reserved
@@ -583,16 +588,15 @@ class Modules:
         }
 
     def known_tools(self) -> list[Tool]:
-        """Return the tools in every server's latest list, keyed by server, in the order of the
-        configuration.
+        """Return the tools in every server's latest list, grouped by server in configuration order.
 
         A list can come from an earlier process, so use `Module.current` before a call.
         """
         return [tool for module in self._modules.values() for tool in module.known_tools]
 
     async def known(self, timeout: float | None = None, name: str | None = None) -> bool:
-        """Wait until each server (or only the server `name`) has failed, is disabled, or has known
-        tools. Return False after `timeout` seconds.
+        """Wait until each server (or only the server `name`) has known tools, has failed, or is
+        disabled. Return False after `timeout` seconds.
         """
         modules = list(self._modules.values()) if name is None else [self[name]]
         with anyio.move_on_after(timeout):
@@ -607,14 +611,16 @@ class Modules:
         """Wait until `enough` returns True, no server is connecting, or `timeout` seconds have
         passed.
 
-        A slow server therefore does not delay a caller that needs another server. Idle servers
-        whose tools are not known are started.
+        A slow server thus does not delay a caller that needs another one. Idle servers whose tools
+        are not
+        known are started.
 
         Args:
-            enough: called after each change of a server; returns True to stop waiting.
-            timeout: the longest wait, in seconds.
-            recalled: True to also stop waiting for a connecting server whose tools are known from
-                an earlier process.
+            enough: called after each change of a server. It returns True to stop waiting.
+            timeout: the maximum number of seconds to wait.
+            recalled: True to stop waiting for connecting servers whose tools are known from an
+                earlier
+                process.
         """
 
         def is_awaited(module: Module) -> bool:
@@ -631,15 +637,15 @@ class Modules:
                 await self._changed.wait()
 
     def statuses(self) -> list[ModuleStatus]:
-        """Return the status of each server, in the order of the configuration."""
+        """Return the status of each server, in configuration order."""
         return [
             replace(module.status(), sessions=self._sessions_of(name))
             for name, module in self._modules.items()
         ]
 
     def _sessions_of(self, name: str) -> int:
-        """Return the number of sessions that have their own process of a server, or their own
-        connection to it.
+        """Return how many sessions have their own process of a server, or their own connection to
+        it.
         """
         if self._lender is not None and name in self._borrowed:
             return self._lender._sessions_of(name)
@@ -647,7 +653,7 @@ class Modules:
         return of_users + self._of_sessions.count_sessions(name)
 
     def connecting(self) -> list[str]:
-        """Return the names of the servers that are connecting now."""
+        """Return the names of the servers that are currently connecting."""
         return [name for name, module in self._modules.items() if module.state == "connecting"]
 
     def away(self) -> list[ModuleStatus]:
@@ -674,7 +680,7 @@ class Modules:
         seconds.
 
         Args:
-            timeout: the longest wait, in seconds, or None for no limit.
+            timeout: the maximum number of seconds to wait, or None for no limit.
             names: the servers to wait for, or None for all.
             report: called with the status of each server as soon as it is in one of these states.
 
@@ -694,10 +700,11 @@ class Modules:
 
     async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
         """Report the status of each server once it is up, failed or disabled, and after each later
-        change, until this is cancelled.
+        change, until cancelled.
 
-        `down` is not reported, because the next call reconnects. Servers of a later configuration
-        are followed, too. The owner of borrowed servers reports their status.
+        `down` is not reported, because the next call reconnects. Servers added by later
+        configurations are
+        followed, too. Borrowed servers are reported by their owner.
         """
         followed: set[Module] = set()
         async with anyio.create_task_group() as group:
@@ -734,7 +741,7 @@ async def _all_within(
     wait: Callable[[Module], Coroutine[object, object, None]],
     modules: Iterable[Module],
 ) -> bool:
-    """Wait for all servers at the same time. Return False after `timeout` seconds."""
+    """Wait for all servers concurrently. Return False after `timeout` seconds."""
     with anyio.move_on_after(timeout):
         async with anyio.create_task_group() as group:
             for module in modules:
@@ -752,8 +759,8 @@ is allowed to use it.
 def secret_states(configuration: ModuleSource) -> dict[str, frozenset[SecretState]]:
     """Return the state of the stored secrets that each server gets, keyed by server name.
 
-    The set for a server changes if the server gets other secrets, or if their values change. The
-    values themselves are not read.
+    A server's set changes if the server gets other secrets, or if their values change. The values
+    themselves are not read.
 
     Raises:
         StoredSecretError: `secrets.json` cannot be read.
@@ -775,7 +782,7 @@ def secret_states(configuration: ModuleSource) -> dict[str, frozenset[SecretStat
 
 
 def stored_values(configuration: ModuleSource, module: str) -> StoredValues:
-    """Return the stored secrets that a server's entry names. Blocks."""
+    """Return the stored secrets named in a server's entry. Blocks."""
     entry = configuration.modules[module]
     owner = configuration.secret_owner_of(module)
     values: dict[str, str | StoredSecretError] = {}

@@ -29,7 +29,7 @@ _EXAMPLE_CHARACTERS: Final = 120
 
 @dataclass(slots=True)
 class _Oddity:
-    """A note, the number of times that it was made, and the server's text the first time."""
+    """A note, how often it was made, and the server's text the first time."""
 
     count: int
     example: str
@@ -39,8 +39,8 @@ class Oddities:
     """The notes on one server. Equal notes are stored once, with a count.
 
     Args:
-        secrets: the values that are masked in the notes.
-        quotes: whether the notes are allowed to quote what the server wrote; see `Modules.quotes`.
+        secrets: the values to mask in the notes.
+        quotes: whether the notes may quote what the server wrote; see `Modules.quotes`.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Oddities:
 
         Args:
             text: the deviation and the repair, such as "tools[2].icons: expected a list; left out".
-            example: what the server wrote. People see it only where they are allowed to see the
-                server's output.
+            example: what the server wrote. It is shown only to people who may see the server's
+                output.
         """
         text = text[:_STORED]
         example = example[:_STORED]
@@ -70,7 +70,7 @@ class Oddities:
             self._others += 1
 
     def forget(self, beginning: str) -> None:
-        """Forget the notes that begin with this prefix, because the server will send these messages
+        """Forget the notes that begin with `beginning`, because the server will send these messages
         again.
         """
         self._oddities = {
@@ -81,7 +81,7 @@ class Oddities:
 
     @property
     def lines(self) -> list[str]:
-        """The notes as people see them, in order of first occurrence. A repeated note includes its
+        """The notes as people see them, in order of first occurrence. Repeated notes include their
         count.
         """
         quotes = self._quotes()
@@ -102,7 +102,7 @@ class Oddities:
         return lines
 
     def _shown(self, text: str, limit: int = _CHARACTERS) -> str:
-        """Mask secrets in a string, shorten it, and escape control characters."""
+        """Mask the secrets in a string, shorten it, and escape control characters."""
         if self._secrets is not None:
             text = self._secrets.mask_start(text, limit)
         return printable_line(text[:limit])

@@ -57,7 +57,7 @@ def event_of(message: object) -> ServerEvent | None:
 
 
 def kinds_changed_by(event: ServerEvent) -> tuple[Kind, ...]:
-    """Return the kinds of entries whose lists an event reports as changed."""
+    """Return the kinds of entries whose lists have changed according to an event."""
     if isinstance(event, PromptsListChanged):
         return ("prompts",)
     if isinstance(event, ResourcesListChanged):
@@ -70,7 +70,7 @@ class Offering:
 
     Args:
         client: the client of the connection.
-        secrets: the values that are replaced in the entries.
+        secrets: the values to replace in the entries.
         describe: returns the text for an error that occurred while a page was read.
     """
 
@@ -90,14 +90,14 @@ class Offering:
         self._changes = 0
 
     def has(self, kind: Kind) -> bool:
-        """Return whether the server declares that it offers this kind of entry."""
+        """Return whether the server declares entries of the given kind."""
         capabilities = self._client.server_capabilities
         capability = capabilities.prompts if kind == "prompts" else capabilities.resources
         return capability is not None
 
     @property
     def events(self) -> list[ServerEvent]:
-        """The events that report changes to each kind of entry that the server offers."""
+        """The events that report changes to the kinds of entries that the server offers."""
         events: list[ServerEvent] = []
         if self.has("prompts"):
             events.append(PromptsListChanged())
@@ -119,20 +119,18 @@ class Offering:
 
     @property
     def notes(self) -> list[str]:
-        """Human-readable notes about why the most recently read lists are incomplete."""
+        """Human-readable notes on why the most recently read lists are incomplete."""
         return list(self._notes.values())
 
     def known(self, kind: Kind) -> list[JSONObject] | None:
-        """Return the list as it was last read, or None if it has not been read or has changed
-        since.
-        """
+        """Return the list as last read, or None if it has not been read or has changed since."""
         return self._known.get(kind)
 
     async def entries(self, kind: Kind) -> list[JSONObject]:
         """Return the entries from all pages that arrive, in the server's order.
 
         Raises:
-            MCPError: the server refuses, or does not answer in time.
+            MCPError: the server refuses, or does not respond in time.
             pydantic.ValidationError: the first page violates the protocol.
         """
         if not self.has(kind):
@@ -144,8 +142,8 @@ class Offering:
             return await self._read(kind, _ASKED)
 
     async def read_again(self, changed: Callable[[ServerEvent], None]) -> None:
-        """Read incomplete lists again after growing pauses, and report the lists that have changed.
-        This method runs until it is cancelled.
+        """Read incomplete lists again after pauses of increasing length, until cancelled, and
+        report the lists that have changed.
         """
         pause = _AGAIN_SECONDS
         while True:

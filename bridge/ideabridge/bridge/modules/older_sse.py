@@ -35,7 +35,7 @@ _POST_HEADERS: Final = {"content-type": "application/json"}
 
 
 class OlderSSE:
-    """One connection over the older transport.
+    """A connection over the older transport.
 
     Args:
         client: sends the requests.
@@ -51,8 +51,8 @@ class OlderSSE:
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Open the stream and keep it open. Report the task as started once the server has named
-        the address for POSTs.
+        """Open the stream and keep it open. The task counts as started once the server has sent the
+        address for POSTs.
 
         Raises:
             UnansweredError: the stream could not be opened.
@@ -86,7 +86,7 @@ class OlderSSE:
         self._mailbox.close()
 
     async def request(self, call: PendingCall) -> None:
-        """Send a request, and return when it is answered or the connection has ended.
+        """Send a request, and return once it is answered or the connection has ended.
 
         Raises:
             UnansweredError: the request could not be sent, or was refused.
@@ -101,8 +101,8 @@ class OlderSSE:
             await call.wait()
 
     async def post(self, content: bytes, headers: Mapping[str, str]) -> None:
-        """Send a notification or an answer from this side. `headers` is ignored, because this
-        transport has no headers for individual messages.
+        """Send a notification or this side's answer. `headers` is ignored, because this transport
+        has no headers for individual messages.
 
         Raises:
             UnansweredError: the server did not accept the message.
@@ -121,7 +121,7 @@ class OlderSSE:
 
 
 def _address(event: Event, url: httpx2.URL) -> httpx2.URL:
-    """Return the address for POSTs that an event names.
+    """Return the address for POSTs in an event.
 
     Args:
         event: the event.

@@ -30,7 +30,7 @@ EntryT = TypeVar("EntryT")
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[EntryT]):
-    """One page of a list.
+    """A page of a list.
 
     Attributes:
         entries: the entries on the page, in the server's order.
@@ -61,11 +61,11 @@ class PagedList(Generic[EntryT]):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The time that reading a list can take.
+    """How long reading a list may take.
 
     Attributes:
-        page: the time, in seconds, for each page after the first.
-        whole: the time, in seconds, for all pages after the first.
+        page: the number of seconds for each page after the first.
+        whole: the number of seconds for all pages after the first.
     """
 
     page: float
@@ -83,7 +83,7 @@ async def read_pages(
     Args:
         read: reads the page at a cursor, or the first page if the cursor is None.
         noun: the kind of entries, for the notes, such as "tools".
-        patience: the time to wait for the pages after the first.
+        patience: how long to wait for the pages after the first.
         describe: turns an error from `read` into text, for the notes.
 
     Raises:
@@ -148,7 +148,7 @@ class _CollectedPages(Generic[EntryT]):
         self._empty_pages = 0 if page.entries else self._empty_pages + 1
 
     def fault(self) -> str | None:
-        """Return why the next page must not be read, or None if it can be read."""
+        """Return why the next page must not be read, or None if it may be read."""
         if len(self.entries) > MAX_ENTRIES:
             return f"lists more than {MAX_ENTRIES:,} {self._noun}"
         if self.number >= MAX_PAGES:

@@ -24,12 +24,12 @@ def memory_of_sessions(sessions: Collection[int]) -> dict[int, int]:
     """Return the memory used by the processes of each session, in bytes. Blocks.
 
     On Linux, this is the proportional set size: memory shared by several processes is divided
-    equally among them. On other systems, it is the resident size of the process group. The result
-    omits sessions without processes, and all sessions on a system that does not report memory.
+    equally
+    among them. On other systems, it is the resident size of the process group. Sessions without
+    processes are left out, as are all sessions on systems that do not report memory.
 
     Args:
-        sessions: the ids of the sessions. The id of a session is the id of the process that leads
-            the session.
+        sessions: the ids of the sessions. A session has the id of the process that leads it.
     """
     if not sessions:
         return {}

@@ -93,8 +93,8 @@ def _text(text: str) -> Object:
 
 
 def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """Return the readable parts of the result of a call. If the result might be a failure, it
-    counts as one.
+    """Return the readable parts of a call's result. If the result might be a failure, it counts as
+    one.
     """
     members = object_of(value)
     if members is None:
@@ -154,7 +154,7 @@ def _call_result(repair: MessageRepair, value: Any, shape: Shape, place: str) ->
 
 
 def _without_lists(content: list[Any]) -> Iterator[Any]:
-    """Yield the blocks of a content member, including blocks in nested lists."""
+    """Yield the blocks of a content member, including those in nested lists."""
     for block in content:
         if isinstance(block, list):
             yield from _without_lists(cast("list[Any]", block))
@@ -194,9 +194,7 @@ def _content(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any
 
 
 def _with_members(repair: MessageRepair, block: Object, kind: str, place: str) -> Any:
-    """Return a block of this type. Required members that are missing are added if they can be
-    derived.
-    """
+    """Return a block of type `kind`, adding missing required members if they can be derived."""
     text = block.get("text")
     if kind == "text" and not isinstance(text, str) and text is not None:
         repair.note(f"{place}.text", f"expected a string, got {got(text)}; its JSON is shown", text)
@@ -232,7 +230,9 @@ def _with_members(repair: MessageRepair, block: Object, kind: str, place: str) -
 
 
 def _type_of(block: Object) -> str | None:
-    """Return the type of a block that does not name its type, if its members leave no doubt."""
+    """Return the type of a block that does not state its type, if its members leave no doubt,
+    otherwise None.
+    """
     if block.get("type") is not None:
         return None
     if isinstance(block.get("text"), str):
@@ -323,8 +323,8 @@ def _prompt_result(repair: MessageRepair, value: Any, shape: Shape, place: str) 
 
 
 def _payload(repair: MessageRepair, value: Any, name: str, of_text: Callable[[str], Any]) -> Any:
-    """Return a result whose member `name` is a list. A missing list is added, and an item that was
-    sent without a list is put into a list.
+    """Return a result whose member `name` is a list. A missing list is added, and an item sent
+    without a list is put into one.
     """
     members = object_of(value)
     if members is None:
@@ -363,9 +363,9 @@ def _initialize_result(repair: MessageRepair, result: Object) -> Object:
 
 
 def _known_version(sent_version: object) -> str:
-    """Return the latest known version with a handshake that is not later than the server's version.
+    """Return the latest known version with a handshake that is no later than the server's version.
 
-    If the server names no version, return the version that the protocol assumes.
+    If the server states no version, return the one that the protocol assumes.
     """
     if not isinstance(sent_version, str) or not re.match(r"\d{4}-\d\d-\d\d", sent_version):
         return types.DEFAULT_NEGOTIATED_VERSION
@@ -437,7 +437,7 @@ def _resource(repair: MessageRepair, value: Any, shape: Shape, place: str) -> An
 
 
 def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
-    """Return a tool with schemas that the SDK accepts. The schemas as the server sent them are read
+    """Return a tool with schemas that the SDK accepts. The schemas that the server sent are read
     later.
     """
     members = object_of(value)
@@ -478,7 +478,7 @@ def _tool(repair: MessageRepair, value: Any, shape: Shape, place: str) -> Any:
 
 
 def _with_type(schema: object) -> object:
-    """Return the schema of the parameters, and add `type` if it is missing. The type is always
+    """Return the schema of the parameters, with `type` added if it is missing. It is always
     "object", but some servers leave it out.
     """
     members = object_of(schema)
@@ -572,10 +572,8 @@ class Repairs:
             self._sent.pop(next(iter(self._sent)), None)
 
     def repaired(self, message: JSONRPCMessage, version: str) -> JSONRPCMessage | None:
-        """Return the message in a form that the SDK accepts.
-
-        If nothing has to be repaired, this is the same object. Return None if the message must be
-        skipped.
+        """Return the message in a form that the SDK accepts, or None if it must be skipped. A
+        message that needs no repair is returned as is.
         """
         match message:
             case JSONRPCResponse() | JSONRPCError():
@@ -661,8 +659,8 @@ class Repairs:
 def repair_result(
     method: str, version: str, result: Object, oddities: Oddities, params: Object | None = None
 ) -> Object | Unusable:
-    """Return the result of a request in a form that the SDK accepts. If nothing has to be repaired,
-    this is the same object.
+    """Return a request's result in a form that the SDK accepts. A result that needs no repair is
+    returned as is.
 
     Args:
         method: the method of the request.
@@ -720,8 +718,8 @@ def restore_structured(result: types.CallToolResult) -> None:
 
 
 def repair_odd_result(method: str, value: object) -> Object | None:
-    """Return a result in place of a value that is not an object. Return None if the value might be
-    a failure.
+    """Return a result to use in place of a value that is not an object, or None if the value might
+    be a failure.
     """
     if method in _EMPTY:
         return {}
@@ -778,8 +776,8 @@ def _note(oddities: Oddities, method: str, repair: MessageRepair) -> None:
 
 
 def _is_plain(result: Object) -> bool:
-    """Return whether a call's result is well formed and contains only text blocks. Most results are
-    of this kind.
+    """Return whether a call's result is well formed and contains only text blocks, as most results
+    do.
     """
     content = result.get("content")
     if not isinstance(content, list) or not _PLAIN.issuperset(result):
@@ -805,7 +803,7 @@ def _is_plain(result: Object) -> bool:
 
 
 def _has_many_parts(result: Object) -> bool:
-    """Return whether a result has more parts than the event loop should check one by one."""
+    """Return whether a result has too many parts for the event loop to check them one by one."""
     parts = 0
     waiting: list[Any] = [result]
     while waiting and parts <= _MANY_PARTS:
@@ -830,13 +828,13 @@ _TEXT_BLOCK: Final = frozenset({"type", "text"})
 
 @cache
 def _shapes_of_result(method: str, version: str) -> tuple[Shape, ...]:
-    """Return the shapes that the SDK compares a result with, in the SDK's order."""
+    """Return the shapes with which the SDK compares a result, in the SDK's order."""
     rows = (methods.SERVER_RESULTS.get((method, version)), methods.MONOLITH_RESULTS.get(method))
     return tuple(shape_of_type(row) for row in rows if row is not None)
 
 
 def _with_failure(repair: MessageRepair, result: Object) -> Object:
-    """Add `isError` to a result if the server writes it as `is_error`, or if the result has a type
+    """Add `isError` to a result if the server spells it `is_error`, or if the result has a type
     that the protocol does not know.
     """
     result_type = result.get("resultType")
@@ -857,8 +855,8 @@ def _with_failure(repair: MessageRepair, result: Object) -> Object:
 
 
 def _with_strict_hints(repair: MessageRepair, page: Object) -> Object:
-    """Remove hints that are neither true nor false from a page, because the SDK interprets some
-    strings as true.
+    """Remove hints that are neither true nor false from a page, because the SDK reads some strings
+    as true.
     """
     tools = page.get("tools")
     if not isinstance(tools, list):
@@ -913,23 +911,26 @@ _HINTS_AS_SENT: Final = f"hints-{_AS_SENT}"
 
 
 def carried_schema(schema: object) -> Object:
-    """Wrap the value that a server sent as a schema in a schema that the SDK accepts."""
+    """Wrap the value that a server sent as a schema into a schema that the SDK accepts."""
     return {"type": "object", _AS_SENT: json_of(schema)}
 
 
 def schema_as_sent(schema: Object | None) -> Any:
-    """Return the value that a server sent as a schema: any JSON value, or None if it sent none."""
+    """Return the value that a server sent as a schema: any JSON value, or None if there was
+    none.
+    """
     if schema is None or _AS_SENT not in schema:
         return schema
     return json.loads(schema[_AS_SENT])
 
 
 def hints_as_sent(schema: Object) -> Object | None:
-    """Return the hints of a tool that are neither true nor false. They are taken from the tool's
-    input schema. Return None if the schema has no such hints.
+    """Return the hints of a tool that are neither true nor false, taken from its input schema.
+    Return None if there are none.
 
-    If the SDK can read a hint as a boolean, this boolean is returned, because digests of tools have
-    always contained it. Otherwise, a fingerprint of the value is returned.
+    A hint that the SDK can read as a boolean is returned as that boolean, because digests of tools
+    have
+    always contained it. For any other hint, a fingerprint of its value is returned.
     """
     if _HINTS_AS_SENT not in schema:
         return None

@@ -74,18 +74,18 @@ def _text_in(result: types.CallToolResult) -> str:
 
 
 class SessionLostError(ModuleError):
-    """The server has lost the HTTP session, so it did not run the call."""
+    """Raised when a server has lost the HTTP session, so that it did not run the call."""
 
     outcome = "not_run"
 
 
 class Requests:
-    """Sends requests to one server, and reads its answers.
+    """Sends requests to one server, and reads the answers.
 
     Args:
         module: the server's name.
-        secrets: the values that are removed from the server's answers.
-        max_bytes: maximum size of a result, in bytes of JSON (`limits.result_bytes`).
+        secrets: the values to remove from the answers.
+        max_bytes: the maximum size of a result, in bytes of JSON (`limits.result_bytes`).
     """
 
     def __init__(self, module: str, secrets: Secrets, max_bytes: int) -> None:
@@ -102,8 +102,8 @@ class Requests:
         seconds: float,
         validator: Validator | None,
     ) -> Answer:
-        """Call a tool over a usable connection. If the task is cancelled or the timeout passes, the
-        remote call is cancelled.
+        """Call a tool over a usable connection. If the task is cancelled or the timeout expires,
+        the remote call is cancelled.
 
         Args:
             connection: the connection.
@@ -198,8 +198,8 @@ class Requests:
         raise mixed
 
     def _mixed(self, tool: Tool, said: str, outcome: Outcome) -> SharedQuestionError:
-        """Return the error for a call during which the server asked a question that nobody
-        received.
+        """Return the error for a call during which the server asked a question that was not passed
+        on.
 
         Args:
             tool: the tool.
@@ -221,8 +221,11 @@ class Requests:
         validator: Validator | None,
         asking: Asking,
     ) -> Answer:
-        """Return the answer to a call whose result has arrived. The timeout does not apply here,
-        because the server is not to blame if validating a result takes a long time.
+        """Return the answer to a call from its result.
+
+        The timeout no longer applies here, because the server is not to blame if validating a
+        result takes
+        a long time.
         """
         whole: JSONObject | None = None
         if asking.client is not None:
@@ -265,8 +268,8 @@ class Requests:
 
         Raises:
             SessionLostError: the request must be sent again over a new connection.
-            MCPError: the server answered with this error.
-            ModuleError: the server does not answer, or its answer violates the protocol.
+            MCPError: the server responded with this error.
+            ModuleError: the server does not respond, or its response violates the protocol.
             ResultLimitError: the result is too large.
         """
         method = request.method
@@ -308,10 +311,11 @@ class Requests:
         adapter: TypeAdapter[ResultT | types.InputRequiredResult],
         on_progress: OnProgress | None,
     ) -> ResultT | None:
-        """Send a request such as `tools/call`.
+        """Send a request such as `tools/call`. Return None if the timeout expires.
 
-        Whenever the server sends questions in place of a result (2026-07-28), send the request
-        again with the answers. Return None if the timeout passes.
+        Whenever the server sends questions in place of a result (2026-07-28), the request is sent
+        again with
+        the answers.
         """
         client = asking.client
         if client is not None and connection.is_modern:
@@ -346,7 +350,7 @@ class Requests:
         return None
 
     def _report(self, asking: Asking, on_progress: OnProgress | None) -> ProgressFnT:
-        """Return a function that extends the timeout of a request, and passes progress on without
+        """Return a function that extends the timeout of a request, and passes on progress without
         secrets.
         """
 
@@ -365,8 +369,8 @@ class Requests:
     def _failure(
         self, connection: Connection, tool: str, error: MCPError
     ) -> ModuleError | ResultLimitError:
-        """Convert an error from the server or the transport, in answer to a request, to the error
-        of the call.
+        """Convert an error that the server or the transport sent in response to a request into the
+        error of the call.
         """
         text = shown(error.message, self._secrets)
         if error.data is Replaced.OVERSIZED:
@@ -412,7 +416,7 @@ class Requests:
         return ModuleDownError(self._module, f"{self._name} {text}", outcome="unknown")
 
     def _error_of_module(self, error: MCPError, text: str) -> ModuleProtocolError:
-        """Return the server's error as a `ModuleProtocolError`, with its data if the data is
+        """Return the server's error as a `ModuleProtocolError`, including its data if that is
         small.
         """
         message = shown(error.message, self._secrets, MAX_ERROR_DATA)
@@ -441,15 +445,15 @@ class Requests:
 
 
 def lost_session(error: MCPError) -> bool:
-    """Return whether an error means that the server does not know the HTTP session."""
+    """Return whether an error says that the server does not know the HTTP session."""
     return error.data is Mark.SESSION_LOST
 
 
 def _with_class(
     failure: ModuleError | ResultLimitError, connection: Connection
 ) -> ModuleError | ResultLimitError:
-    """Return the failure. If the tool could not ask its question in this era, return it as a
-    `LegacyQuestionError`.
+    """Return the failure as a `LegacyQuestionError` if the tool could not ask its question in this
+    era, otherwise unchanged.
     """
     could_ask = not any(phrase in str(failure).lower() for phrase in _NO_CHANNEL)
     if could_ask or not connection.is_modern or isinstance(failure, ResultLimitError):
@@ -476,7 +480,7 @@ _PASSED_ON: Final[Mapping[str, TypeAdapter[Any]]] = {
 
 
 def meta_to_pass_on(meta: types.RequestParamsMeta | None) -> types.RequestParamsMeta | None:
-    """Return the `_meta` of a client's request without the members about the client's connection,
+    """Return the `_meta` of a client's request, without the members about the client's connection,
     such as its version.
     """
     passed_on = {
@@ -489,8 +493,8 @@ def meta_to_pass_on(meta: types.RequestParamsMeta | None) -> types.RequestParams
 
 
 def _without_envelope(request: PassedOn) -> PassedOn:
-    """Return a request without the client's answers and state, and without the members of `_meta`
-    about the client's connection, because these are meant for ideabridge.
+    """Return a request without what is meant for ideabridge: the client's answers and state, and
+    the members of `_meta` about the client's connection.
     """
     update: dict[str, Any] = {"meta": meta_to_pass_on(request.params.meta)}
     if not isinstance(request, types.CompleteRequest):

@@ -39,8 +39,8 @@ class ResultReader:
 
     Args:
         module: the server's name.
-        secrets: the values that are removed from results.
-        max_bytes: maximum size of a result, in bytes of JSON (`limits.result_bytes`).
+        secrets: the values to remove from results.
+        max_bytes: the maximum size of a result, in bytes of JSON (`limits.result_bytes`).
     """
 
     def __init__(self, module: str, secrets: Secrets, max_bytes: int) -> None:
@@ -50,7 +50,7 @@ class ResultReader:
         self._max_bytes = max_bytes
 
     def expect_size(self, size: int, verb: str = "answered") -> None:
-        """Check that a result of this many bytes is not too large.
+        """Check that a result of `size` bytes is not too large.
 
         Raises:
             ResultLimitError: the result is too large.
@@ -64,9 +64,9 @@ class ResultReader:
     async def value(
         self, tool: Tool, result: types.CallToolResult, validator: Validator | None
     ) -> JSON:
-        """Return the value of a call. If the result has structured content, return this content.
-        Otherwise, return the text, with several blocks joined by newlines. If there is no text
-        either, return the list of content blocks, or null if the result has no content.
+        """Return the value of a call: its structured content if there is any, otherwise its text,
+        with several blocks joined by newlines, otherwise the list of its content blocks, or null if
+        there is no content.
 
         Raises:
             ModuleToolError: the tool failed.
@@ -94,7 +94,7 @@ class ResultReader:
     async def _checked(
         self, value: JSON, result: types.CallToolResult, validator: Validator
     ) -> JSON:
-        """Return the value of a call whose tool has an output schema.
+        """Return the value of a call, whose tool has an output schema.
 
         Raises:
             ModuleOutputError: the value does not satisfy the schema.
@@ -124,8 +124,8 @@ class ResultReader:
             raise ModuleOutputError(self._module, text, sent=self.sent(result)) from None
 
     def _tool_error(self, tool: Tool, result: types.CallToolResult) -> ModuleToolError:
-        """Return the error for a tool that reports a failure: the result's text or, if the result
-        contains no text, its structured content as text.
+        """Return the error for a tool that reports a failure. Its message is the result's text or,
+        if there is none, the structured content as text.
         """
         texts = _texts(result)
         text = "\n".join(texts)
@@ -152,7 +152,8 @@ class ResultReader:
     def sent(self, result: types.CallToolResult) -> JSONObject | None:
         """Return the structured content of a result, and also its content if the two differ.
 
-        Parts that are not JSON are left out. Return None if no part is left, or if the rest is too
+        Parts that are not JSON are left out. Return None if nothing remains, or if what remains is
+        too
         large.
         """
         sent: JSONObject = {}
@@ -172,8 +173,9 @@ class ResultReader:
         """Return the whole result of a direct call: the content, `_meta` and `isError` as sent,
         without secrets.
 
-        An error also contains its structured content, and the messages about questions that nobody
-        was asked (`refused`).
+        If the result is an error, it also contains the structured content, and the messages about
+        questions
+        that nobody was asked (`refused`).
         """
         left_out = None if result.is_error else {"structured_content"}
         wire = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=left_out)
@@ -252,7 +254,7 @@ def _described(result: types.CallToolResult) -> str:
 
 def _says_the_same(result: types.CallToolResult, structured: JSON) -> bool:
     """Return whether the content of a result only repeats its structured content, or parts of it,
-    as text. The Python SDK sends a block for each item of a list.
+    as text. The Python SDK sends a block for each item in a list.
     """
     texts = _texts(result)
     if structured is None or len(texts) < len(result.content) or len(texts) > _PARTS:
@@ -288,9 +290,8 @@ def add_text(whole: JSONObject, structured: JSON) -> None:
 
 
 def broken_result(whole: JSONObject, error: ModuleOutputError) -> JSONObject:
-    """Return the result of a direct call that violates the tool's schema.
-
-    The returned result is an error that contains everything that the tool sent.
+    """Return the result of a direct call that violates the tool's schema: an error that contains
+    everything that the tool sent.
     """
     content: list[JSON] = [
         {"type": "text", "text": str(error)},

@@ -76,10 +76,10 @@ LEVELS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ServerLogLine:
-    """One line of a server's log.
+    """A line in a server's log.
 
     Attributes:
-        time: seconds since 1970.
+        time: the time, in seconds since 1970.
         process: the id of the ideabridge process that was connected to the server.
         source: the source of the line.
         text: the text, with secrets masked.
@@ -95,7 +95,7 @@ class ServerLogLine:
     logger: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line as JSON, without the members that have no value."""
+        """Return the line as JSON, without empty members."""
         value: dict[str, Any] = {
             "time": round(self.time, 3),
             "process": self.process,
@@ -109,7 +109,7 @@ class ServerLogLine:
         return value
 
     def is_at_least(self, level: str) -> bool:
-        """Return whether this is a log message of at least this level."""
+        """Return whether this is a log message with at least the given level."""
         return self.level in LEVELS and LEVELS.index(self.level) >= LEVELS.index(level)
 
 
@@ -120,7 +120,7 @@ def log_file(folder: Path, name: str, source: Path | None) -> Path:
     Args:
         folder: the folder of the logs.
         name: the name of the server.
-        source: the configuration that contains its entry.
+        source: the configuration that contains the server's entry.
     """
     digest = hashlib.sha256(f"{source}\0{name}".encode("utf-8", "surrogateescape")).hexdigest()
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:40]
@@ -128,7 +128,7 @@ def log_file(folder: Path, name: str, source: Path | None) -> Path:
 
 
 class ServerLog:
-    """Writes the log of one server. If the log cannot be written, the server keeps working.
+    """Writes the log of one server. The server keeps working even if the log cannot be written.
 
     Args:
         path: the file. Its folder is created with the first line.
@@ -149,8 +149,8 @@ class ServerLog:
         level: str | None = None,
         logger_name: str = "",
     ) -> None:
-        """Append lines. Secrets, including multi-line secrets, are masked before anything is cut,
-        because part of a secret would not be recognised.
+        """Append lines. Secrets, including multi-line ones, are masked before anything is cut,
+        because a partial secret would not be recognised.
         """
         if not self._has_room(min(MAX_LINE, sum(map(len, lines))), takes=False):
             # Do not search for secrets in text that will be left out anyway.
@@ -182,7 +182,7 @@ class ServerLog:
         """Append a log message of the protocol.
 
         Args:
-            message: the parameters of the notification, as the server sent them.
+            message: the parameters of the notification, as sent by the server.
         """
         level = message.get("level")
         if level not in LEVELS:
@@ -228,13 +228,13 @@ class ServerLog:
 
 
 def _kept(masked: str, most: int) -> str:
-    """Return the beginning of a string, with everything that looks like a secret hidden."""
+    """Return the beginning of a string, hiding everything that looks like a secret."""
     return _without_tokens(masked[: most + _MAX_TOKEN])[:most]
 
 
 def _without_tokens(line: str) -> str:
     """Hide everything in a line that looks like a secret, such as a token that the server obtained
-    itself.
+    by itself.
     """
     parts = _MASKED.split(line)
     return "".join(
@@ -243,7 +243,7 @@ def _without_tokens(line: str) -> str:
 
 
 def _text_of(data: object) -> str:
-    """Return the data of a log message as text, or only its beginning if the data is large."""
+    """Return the data of a log message as text, cut short if it is large."""
     if isinstance(data, str):
         return data[: _MESSAGE_LINES * MAX_LINE]
 
@@ -261,7 +261,7 @@ def _text_of(data: object) -> str:
 
 
 def _open_with_room(path: Path, size: int) -> int:
-    """Open a log for appending. If it has no room for `size` bytes, move it aside first."""
+    """Open a log for appending, first moving it aside if it has no room for `size` bytes."""
     descriptor = _open_to_append(path)
     status = os.fstat(descriptor)
     if status.st_size + size <= MAX_BYTES:
@@ -288,10 +288,10 @@ def _earlier(path: Path) -> Path:
 
 
 class ServerLogReader:
-    """Reads the log of one server from its beginning, while processes are writing it.
+    """Reads the log of one server from its beginning, while processes are writing to it.
 
     Args:
-        path: the file, which does not have to exist.
+        path: the file, which need not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -304,7 +304,7 @@ class ServerLogReader:
         return _lines_in(self._read(_earlier(self._path), 0)[0])
 
     def new(self) -> list[ServerLogLine]:
-        """Return the lines that were added since the last call."""
+        """Return the lines added since the last call."""
         lines: list[ServerLogLine] = []
         inode = _inode(self._path)
         if self._inode not in (0, inode) and _inode(_earlier(self._path)) == self._inode:
@@ -320,7 +320,7 @@ class ServerLogReader:
 
     @staticmethod
     def _read(path: Path, offset: int) -> tuple[bytes, int]:
-        """Return the whole lines after an offset, and the offset after them."""
+        """Return the complete lines after an offset, and the offset after them."""
         try:
             with path.open("rb") as file:
                 file.seek(offset)
@@ -339,8 +339,8 @@ def _inode(path: Path) -> int:
 
 
 def _lines_in(data: bytes) -> list[ServerLogLine]:
-    """Return the lines in a log. Leave out text that is not a line of a log, such as a line that
-    was cut off because the disk was full.
+    """Return the lines in a log, skipping text that is not a line of a log, such as a line cut off
+    because the disk was full.
     """
     lines: list[ServerLogLine] = []
     for row in data.splitlines():

@@ -124,7 +124,7 @@ class AuthorizationSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Refuse malformed addresses, and keys that contradict each other."""
+        """Reject malformed addresses, and keys that contradict each other."""
         problems = [*self._address_problems(), *self._contradictions()]
         if problems:
             raise ValueError("; ".join(problems))
@@ -317,9 +317,8 @@ class ModuleConfiguration(BaseModel):
 
     @property
     def has_sign_ins(self) -> bool:
-        """True if each person signs in to the server separately. This is so if the server is at an
-        address, its configuration contains no token or client credentials, and its sign-in is not
-        shared.
+        """Whether each person signs in to the server separately, because it is at an address, its
+        configuration contains no token or client credentials, and its sign-in is not shared.
         """
         if self.url is None or any(name.lower() == "authorization" for name in self.headers):
             return False
@@ -361,8 +360,8 @@ _EDITOR_HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The command or address of a server with the values of all variables. A `Launch` is never
-    shown or stored.
+    """The command or address of a server, with the values of all variables. Never shown or
+    stored.
     """
 
     command: str = ""
@@ -381,7 +380,7 @@ used.
 
 
 class _Filler:
-    """Expands variables and secrets in the strings of one entry, and records those that are
+    """Expands variables and secrets in the strings of one entry, and records which ones are
     missing.
     """
 
@@ -403,7 +402,7 @@ class _Filler:
         self._unusable: dict[str, tuple[str, str]] = {}
 
     def fill(self, text: str, place: str, *, secret: bool) -> str:
-        """Replace the variables in a string. A missing variable is left as written."""
+        """Replace the variables in a string. Missing variables are left as written."""
 
         def replacement(match: re.Match[str]) -> str:
             if match.group().startswith("$$"):
@@ -493,16 +492,17 @@ def expand(
     stored: StoredValues | None = None,
 ) -> Launch:
     """Replace `${VAR}` and `${VAR:-default}` with values from the environment, and `${secret:NAME}`
-    with stored secrets; `$${` becomes `${`.
+    with stored secrets. `$${` becomes `${`.
 
     `cwd` is relative to `folder`. A program without `cwd` runs in `working_folder` or, if that is
-    not set, in `folder`. Only the variables in `variables` are allowed. None allows all variables.
-    `secrets` registers every value that must not be shown. If `stored` is not set, `${secret:NAME}`
-    stays as written.
+    not
+    set, in `folder`. Only the variables in `variables` are allowed, or all if it is None. `secrets`
+    registers every value that must not be shown. If `stored` is not set, `${secret:NAME}` stays as
+    written.
 
     Raises:
         ModuleConfigurationError: variables are not allowed, or are not set and have no default, or
-            secrets cannot be used; the message names all of them. Also raised for an editor's
+            secrets cannot be used. The message names all of them. Also raised for an editor's
             variable (`${workspaceFolder}`), and if the result is not an address or a header.
     """
     filler = _Filler(module, variables, secrets, stored)
@@ -596,7 +596,7 @@ def _check_auth(
 
 def filled_texts(configuration: ModuleConfiguration) -> dict[str, str]:
     """Return the strings of an entry in which variables and secrets are expanded, keyed by place,
-    for example `env.TOKEN` or `args.2`.
+    such as `env.TOKEN` or `args.2`.
     """
     texts = {"command": configuration.command, "cwd": configuration.cwd, "url": configuration.url}
     texts |= {f"args.{index}": text for index, text in enumerate(configuration.args)}
@@ -610,7 +610,7 @@ def filled_texts(configuration: ModuleConfiguration) -> dict[str, str]:
 
 
 def secrets_named(configuration: ModuleConfiguration) -> dict[str, list[str]]:
-    """Return the names of the stored secrets that an entry uses, each with its places."""
+    """Return the places where an entry uses stored secrets, keyed by the name of the secret."""
     names: dict[str, list[str]] = {}
     for place, text in (*filled_texts(configuration).items(), *_texts_of_defaults(configuration)):
         for match in _VARIABLE.finditer(text):
@@ -631,8 +631,8 @@ def _texts_of_defaults(configuration: ModuleConfiguration) -> Iterator[tuple[str
 
 
 def with_secrets(value: JSON, stored: StoredValues, secrets: Secrets) -> JSON:
-    """Return a default with the values of the secrets that it names. The values are registered with
-    `secrets`.
+    """Return a default with the values of the secrets that it names filled in. The values are
+    registered with `secrets`.
 
     Raises:
         StoredSecretError: a secret cannot be used.
@@ -671,11 +671,12 @@ def learn_secrets(
     folder_of: Callable[[str], Path],
     variables_of: Callable[[str], Variables | None],
 ) -> None:
-    """Register every secret value of the configured servers, including disabled servers, without
+    """Register every secret value of the configured servers, including disabled ones, without
     starting any server.
 
-    Stored secrets are not read. `folder_of` and `variables_of` return the arguments that `expand`
-    takes for a server.
+    Stored secrets are not read. `folder_of` and `variables_of` return the arguments of `expand` for
+    a
+    server.
     """
     for name, configuration in modules.items():
         try:
@@ -699,8 +700,8 @@ def learn_secrets(
 
 
 def _add_hidden(entry: JSONObject, secrets: Secrets) -> None:
-    """Register the secrets in the command, arguments and address of a server, because programs
-    repeat them in their messages.
+    """Register the secrets in a server's command, arguments and address, because programs repeat
+    them in their messages.
     """
     for hidden in hidden_in(entry):
         # A number does not look like a secret, but here its name says that it is one.
@@ -715,9 +716,7 @@ def _error(module: str, place: str, why: str) -> ModuleConfigurationError:
 def _read_variable(
     inside: str, error: Callable[[str], ModuleConfigurationError]
 ) -> tuple[str, str | None]:
-    """Split the text in `${...}` into `(name, default)`. If the text has no default, `default` is
-    None.
-    """
+    """Split the text in `${...}` into `(name, default)`. `default` is None if there is none."""
     match = _NAME.fullmatch(inside)
     if match is None or inside in _EDITOR_HINTS:
         kind, _, name = inside.partition(":")
@@ -753,14 +752,14 @@ _LONG_AWAY: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How an earlier connection reached a server, so that the next one does not have to try other
-    ways.
+    """How an earlier connection reached a server, so that the next one need not try other ways.
 
     Attributes:
         era: the era that works.
         kind: the transport that works.
-        server: the name and version of the server that was reached. If the server is now a
-            different server, every way is tried again.
+        server: the name and version of the server that was reached. If it is now a different
+            server,
+            every way is tried again.
     """
 
     era: Era
@@ -770,16 +769,17 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recollection:
-    """Data that an earlier process has stored about a server with the same definition.
+    """What an earlier process has stored about a server with the same definition.
 
     Attributes:
         tools: the tools that the server listed last.
         instructions: the server's instructions for its use, or "".
-        listed_at: the time when the server listed these tools, as ISO 8601 in UTC.
-        had_token: whether its requests carried a token from a sign-in.
-        offered: the server's lists of resources, templates and prompts, as protocol JSON. The value
-            for a kind is None if the server has no entries of this kind. A kind whose list was
-            never read is absent.
+        listed_at: when the server listed these tools, as ISO 8601 in UTC.
+        had_token: whether requests to the server carried a token from a sign-in.
+        offered: the server's lists of resources, templates and prompts, as protocol JSON, keyed by
+            kind. None means that the server has no entries of that kind. A kind whose list was
+            never
+            read is missing.
     """
 
     tools: list[Tool]
@@ -791,14 +791,15 @@ class Recollection:
 
 @dataclass(frozen=True, slots=True)
 class ModuleStatus:
-    """The status of a module as people see it (`servers list`). In all strings, secrets are masked
+    """The status of a server as people see it (`servers list`). In all strings, secrets are masked
     and long text is shortened.
 
     Attributes:
         since: the number of seconds for which the server has been in this state.
         tools: the number of allowed tools.
-        listed_at: the time when an earlier process received the list of tools in use, as ISO 8601
-            in UTC. None if the server has listed its tools in this process, or no list is used.
+        listed_at: when an earlier process received the tool list in use, as ISO 8601 in UTC. None
+            if
+            the server has listed its tools in this process, or no list is used.
         notes: notes on behaviour hints that promise more than before, omitted tools, renamed
             parameters, and output that is not a message.
         error: why the server is down, failed or unusable.
@@ -807,10 +808,10 @@ class ModuleStatus:
             if the server is up, unusable or disabled.
         next_try: the number of seconds until the next attempt, where 0 means now. The attempt comes
             sooner if a call needs the server.
-        seconds: how long connecting took, in seconds.
-        sharing: who shares the server's process; see `ModuleConfiguration.sharing`. The value is
-            also `session` if the server once asked a question that could not be assigned to a
-            session.
+        seconds: the number of seconds that connecting took.
+        sharing: who shares the server's process; see `ModuleConfiguration.sharing`. Also `session`
+            if
+            the server once asked a question that could belong to any of several sessions.
         sessions: the number of sessions that currently have their own process or connection.
     """
 
@@ -836,8 +837,8 @@ class ModuleStatus:
 
     @property
     def sharing_text(self) -> str:
-        """A description of which clients share the server's process or connection, or "" if all of
-        them share one.
+        """A description of which clients share the server's process or connection, or "" if they
+        all share one.
         """
         if self.sharing == "shared":
             return ""
@@ -847,8 +848,8 @@ class ModuleStatus:
 
     @property
     def why(self) -> str:
-        """Why the server is not up, how long it has been away, and when the next attempt will be
-        made.
+        """Why the server is not up, how long it has been away, and when the next attempt takes
+        place.
         """
         reason = self.error or self.state
         if self.away is not None and self.away >= _LONG_AWAY:

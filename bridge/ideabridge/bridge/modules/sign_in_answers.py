@@ -54,8 +54,7 @@ def repair_resource(content: bytes, note: Note) -> bytes:
 
 
 def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[bytes, str | None]:
-    """Return the repaired metadata of an authorization server (RFC 8414), and the issuer as the
-    server writes it.
+    """Repair the metadata of an authorization server (RFC 8414).
 
     Args:
         content: the document.
@@ -63,9 +62,11 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
         note: receives notes.
 
     Returns:
-        The document and the issuer. The issuer is None if the document names none. If the issuer
-        differs from `expected` only in the trailing slash of an address without a path, the
-        document contains `expected`, because the SDK compares the strings.
+        The repaired document, and the issuer as the server writes it, or None if the document names
+        none.
+        If the issuer differs from `expected` only in the trailing slash of an address without a
+        path,
+        the document contains `expected`, because the SDK compares the strings.
     """
     content = _repaired(content, OAuthMetadata, "the metadata of its authorization server", note)
     document = _read(content)
@@ -78,9 +79,8 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
 
 
 def fault_of_server(content: bytes) -> str | None:
-    """Return why the metadata of an authorization server cannot be used, or None if it can be used.
-    Also return None if the document is not metadata, because some servers answer every address with
-    a document.
+    """Return why the metadata of an authorization server cannot be used, or None if it can be used,
+    or is not metadata at all, because some servers respond to every address with a document.
     """
     document = _read(content)
     if document is None or document.keys().isdisjoint(_DECIDES):
@@ -99,8 +99,8 @@ def fault_of_server(content: bytes) -> str | None:
 
 
 def repair_tokens(content: bytes, note: Note) -> bytes:
-    """Return the answer to a POST, repaired: tokens (RFC 6749), or a registered client (RFC
-    7591).
+    """Repair the response to a POST, which contains either tokens (RFC 6749) or a registered client
+    (RFC 7591).
     """
     document = _read(content)
     if document is not None and "access_token" in document:
@@ -113,7 +113,7 @@ def repair_tokens(content: bytes, note: Note) -> bytes:
 
 
 def _read(content: bytes) -> dict[str, Any] | None:
-    """Return the JSON value if it is an object. Otherwise, return None."""
+    """Return the JSON value if it is an object, otherwise None."""
     try:
         document: object = from_json(content.removeprefix(_BYTE_ORDER_MARK))
     except ValueError:
@@ -164,8 +164,8 @@ def _wrong_members(document: dict[str, Any], model: type[BaseModel]) -> set[str]
 
 
 def _converted(name: str, value: object, model: type[BaseModel]) -> object:
-    """Convert a member to an equivalent form that the model accepts. Return None if there is no
-    such form.
+    """Convert a member to an equivalent form that the model accepts, or return None if there is
+    none.
     """
     if name in _DECIDES:
         return None

@@ -53,7 +53,7 @@ own.
 
 
 class SignInError(IdeabridgeError):
-    """A sign-in cannot be read, stored or removed. The message says why."""
+    """Raised when a sign-in cannot be read, stored or removed. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,12 @@ class SignIn(BaseModel):
 
     Attributes:
         tokens: the tokens, or None after the server has refused to renew them.
-        expires_at: the time when the access token expires, in seconds since 1970, or None if that
-            is unknown.
-        scope: the scopes that the next sign-in asks for, separated by spaces: the scopes of the
-            tokens, and the scopes that the server has required since then. None means the scopes
-            that the server names.
+        expires_at: when the access token expires, in seconds since 1970, or None if this is
+            unknown.
+        scope: the scopes to ask for at the next sign-in, separated by spaces: those of the tokens,
+            and
+            those that the server has required since then. None means the scopes that the server
+            names.
         client: the client to which the tokens were issued.
         server: the authorization server that issued the tokens.
         resource: the server's metadata (RFC 9728).
@@ -107,9 +108,10 @@ class SignIn(BaseModel):
 
 
 class _Kept(BaseModel):
-    """The content of a file. The address, without credentials, is for people who look at the file.
-    The sign-in comes last, so that the beginning of the file names the owner of the file even if
-    the sign-in is large.
+    """The content of a file.
+
+    The address, without credentials, is for people who look at the file. The sign-in comes last, so
+    that the beginning of the file names its owner even if the sign-in is large.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -152,7 +154,7 @@ class SignInFile:
 
     @property
     def exists(self) -> bool:
-        """True if the person has signed in, even if the tokens have since expired."""
+        """Return whether the person has signed in, even if the tokens have since expired."""
         return self.path.exists()
 
     def read(self) -> SignIn | None:
@@ -183,7 +185,7 @@ class SignInFile:
 
     def write(self, sign_in: SignIn) -> str:
         """Store the sign-in in the keyring or, if the keyring cannot be used, in the file. Return a
-        description of the place where the sign-in is stored.
+        description of where the sign-in is stored.
 
         Raises:
             SignInError: the sign-in is too large, or the file cannot be written.
@@ -218,7 +220,7 @@ class SignInFile:
 
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
-        """Hold the lock that processes take to renew these tokens: some servers accept a refresh
+        """Hold the lock that processes acquire to renew these tokens. Some servers accept a refresh
         token only once, and revoke all tokens if it is used twice.
 
         Raises:
@@ -239,9 +241,7 @@ class SignInFile:
             os.close(descriptor)
 
     def _to_keyring(self, text: str) -> str | None:
-        """Put the sign-in into the keyring. Return the reason if this fails, or None if it
-        succeeds.
-        """
+        """Put the sign-in into the keyring. Return the reason if this fails, otherwise None."""
         keyring = Keyring()
         try:
             keyring.write(self._key, text)
@@ -258,7 +258,7 @@ class SignInFile:
 
 
 def needed(module: str, user: str | None = None, more: str = "") -> str:
-    """Return a sentence that tells someone to sign in, and how.
+    """Return a sentence that tells a person to sign in, and how.
 
     Args:
         module: the server's name.
@@ -313,10 +313,9 @@ def signed_in_users(module: str) -> list[str]:
 
 
 def sign_in_files() -> dict[Path, str]:
-    """Return the files with sign-ins, each with the name of its server.
+    """Return the files with sign-ins, each with the name of its server. Blocks.
 
-    A file that cannot be read is left out, because the server that needs it reports the reason.
-    This function blocks.
+    Unreadable files are left out, because the servers that need them report why.
     """
     files: dict[Path, str] = {}
     for path in sorted(folder().glob("*.json")):
@@ -329,8 +328,8 @@ def sign_in_files() -> dict[Path, str]:
 
 
 def forget_sign_ins(module: str, user: str | None = None) -> list[str]:
-    """Remove every sign-in of one person to servers with this name. Return the servers' addresses,
-    without credentials.
+    """Remove every sign-in of one person to servers with the given name. Return the servers'
+    addresses, without credentials.
 
     Args:
         module: the server's name.

@@ -32,12 +32,12 @@ async def reporting_starts(
     progress: OnProgress | None,
     starting: Callable[[], Sequence[str]],
 ) -> WaitedT:
-    """Return the result of `wait`. While waiting, report which servers are starting.
+    """Return the result of `wait`. In the meantime, report which servers are starting.
 
     Args:
-        wait: the function that waits for servers.
+        wait: waits for servers.
         progress: called with each report, or None if nobody wants reports.
-        starting: returns the names of the servers that are starting now.
+        starting: returns the names of the servers that are currently starting.
 
     Raises:
         Exception: any exception that `wait` raises.

@@ -50,7 +50,7 @@ _ENDS: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class LongLine:
-    """A line whose length is over the limit: its first and last bytes, and its size in bytes."""
+    """A line longer than the limit: its first and last bytes, and its size in bytes."""
 
     head: bytes
     tail: bytes
@@ -58,8 +58,8 @@ class LongLine:
 
 
 class Lines:
-    """Cuts a stream of bytes into lines. A line over `limit` bytes becomes a `LongLine`, which has
-    only its first and last bytes.
+    """Splits a stream of bytes into lines. A line longer than `limit` bytes becomes a `LongLine`,
+    which contains only the first and last bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -86,8 +86,8 @@ class Lines:
             self._add(chunk[start:])
 
     def rest(self) -> bytes | LongLine | None:
-        """End the stream. Return the bytes after the last line ending, or None if no bytes are
-        left.
+        """End the stream. Return the bytes after the last line ending, or None if there are
+        none.
         """
         return self._take() if self._size else None
 
@@ -128,18 +128,25 @@ class Guard:
     """Terminates the child processes if this process dies, even by SIGKILL. Thread-safe.
 
     The guard is a small process. It is started with the first stdio server or when ideabridge
-    serves, and restarted if it is killed. Process groups are registered through a pipe, and only
-    this process has the pipe's write end. When the pipe ends, the guard sends SIGTERM to all
-    registered groups, SIGKILL half a second later, and ends. It runs in its own session and ignores
-    SIGINT, SIGTERM and SIGHUP, so a signal to this process group does not end it.
+    serves,
+    and restarted if it is killed. Process groups are registered through a pipe whose write end
+    belongs
+    only to this process. When the pipe is closed, the guard sends SIGTERM to all registered groups
+    and
+    SIGKILL half a second later, and then exits. It runs in its own session and ignores SIGINT,
+    SIGTERM
+    and SIGHUP, so a signal to this process group does not end it.
 
     The guard also ends this process if a signal fails to do so: Python's C handler writes the
-    number of each signal to the pipe, regardless of the code that is running. Three seconds after
-    SIGTERM or SIGINT, the guard kills this process.
+    number of
+    each signal to the pipe, whatever code is running. Three seconds after SIGTERM or SIGINT, the
+    guard
+    kills this process.
 
     The guard does not cover three cases: a child that leaves its process group; a SIGKILL in the
     microseconds between the start of a child and its registration; and Windows, which has no
-    process groups. On Windows, the child processes only notice that their pipes are closed.
+    process
+    groups. There, the child processes only notice that their pipes are closed.
     """
 
     def __init__(self) -> None:
@@ -151,10 +158,10 @@ class Guard:
 
     @contextmanager
     def hearing(self) -> Generator[None]:
-        """Report the signals that Python handles to the guard.
+        """Report the signals that Python handles to the guard, which then ends this process if it
+        does not end by itself.
 
-        The guard then ends this process if it does not end on its own. This works only in the main
-        thread, and not on Windows.
+        This works only in the main thread, and not on Windows.
         """
         with self._lock:
             self._forget_after_fork()
@@ -189,7 +196,7 @@ class Guard:
             )
 
     def watch(self, group: int) -> None:
-        """Register a process group, so that the guard ends it if this process dies."""
+        """Register a process group, which the guard ends if this process dies."""
         if sys.platform == "win32":
             return
         with self._lock:
@@ -199,7 +206,7 @@ class Guard:
                 self._start()
 
     def release(self, group: int) -> None:
-        """Remove a group that has ended, because the system can reuse its id."""
+        """Unregister a process group that has ended, because the system can reuse its id."""
         with self._lock:
             if self._owner == os.getpid() and group in self._groups:
                 self._groups.discard(group)
@@ -239,7 +246,7 @@ class Guard:
 
     def close(self) -> None:
         """Close the pipe, so that the guard ends the groups that are still registered, and then
-        itself. This method is called at exit.
+        itself. Called at exit.
         """
         with self._lock:
             process = self._process
@@ -321,8 +328,8 @@ after the exit.
 
 
 class ChildProcess:
-    """A process in its own session and process group, registered with the guard; `end` ends
-    the whole group.
+    """A process in its own session and process group, registered with the guard. `end` ends the
+    whole group.
     """
 
     def __init__(self, process: anyio.abc.Process) -> None:
@@ -370,7 +377,7 @@ class ChildProcess:
 
     @property
     def has_exited(self) -> bool:
-        """True if the process itself has ended. Other processes in its group might still be
+        """Whether the process itself has ended. Other processes in its group might still be
         running.
         """
         return self._process.returncode is not None
@@ -393,8 +400,9 @@ class ChildProcess:
     async def wait(self) -> None:
         """Wait until the process itself has ended.
 
-        On some versions of Python, `anyio.abc.Process.wait` also waits for the pipes, which a
-        grandchild can hold open.
+        In some versions of Python, `anyio.abc.Process.wait` also waits for the pipes, which a
+        grandchild
+        can hold open.
         """
         if hasattr(os, "pidfd_open"):
             try:
@@ -419,9 +427,10 @@ class ChildProcess:
         return await _becomes_true(lambda: self.has_exited, seconds, poll)
 
     async def end(self) -> None:
-        """End a process whose input is closed, together with its whole group: wait, then SIGTERM,
-        then SIGKILL. This takes at most 1.5 s. The caller must shield this method from
-        cancellation, because a cancellation would leave the child running.
+        """End a process whose input is closed, with its whole group, within 1.5 s: wait, then send
+        SIGTERM, then SIGKILL.
+
+        The caller must shield this method from cancellation, which would leave the child running.
         """
         await self.exits_within(STDIN_GRACE)
         gone = not self._signal_group(signal.SIGTERM) and self.has_exited
@@ -466,7 +475,7 @@ class ChildProcess:
 
 
 async def _next_chunk(process: ChildProcess) -> bytes | None:
-    """Return the next output of a program, or None if it has closed its output."""
+    """Return a program's next output, or None if it has closed its output."""
     try:
         return await process.stdout.receive()
     except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
@@ -474,7 +483,7 @@ async def _next_chunk(process: ChildProcess) -> bytes | None:
 
 
 def child_environment(configured: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a child: the inherited and the configured variables."""
+    """Return the environment of a child: the inherited variables and the configured ones."""
     # Leave out values that start with "()", because these are exported shell functions, which are
     # code.
     inherited = {
@@ -527,13 +536,13 @@ LINES_AT_ONCE: Final = 100
 
 
 def most_values(max_bytes: int) -> int:
-    """Return how many JSON values a message from a server can contain."""
+    """Return the maximum number of JSON values in a message from a server."""
     return max_bytes // BYTES_FOR_VALUE
 
 
 class StdioTransport:
-    """A child process as an MCP `Transport`. Entering it returns the streams; leaving it ends the
-    child.
+    """A child process as an MCP `Transport`. Entering it returns the streams, and leaving it ends
+    the child.
 
     Attributes:
         reason: why no more messages can arrive ("ended with exit code 3", ...), or None while the
@@ -629,8 +638,8 @@ class StdioTransport:
 
     @property
     def session(self) -> int | None:
-        """The id of the operating system's session that the program's processes belong to, or None
-        if the program is not running.
+        """The id of the operating-system session that the program's processes belong to, or None if
+        the program is not running.
         """
         if self._process is None or self.reason is not None:
             return None
@@ -678,7 +687,7 @@ class StdioTransport:
         lines: Lines,
         incoming: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> str | None:
-        """Pass each line that a chunk completes to the session. Return what `_take` returns."""
+        """Pass each line that a chunk completes to the session. Return the same as `_take`."""
         for number, line in enumerate(lines.feed(chunk)):
             if number % LINES_AT_ONCE == LINES_AT_ONCE - 1:
                 await anyio.lowlevel.checkpoint()
@@ -694,8 +703,8 @@ class StdioTransport:
     async def _take(
         self, line: bytes | LongLine, incoming: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> str | None:
-        """Pass one line to the session. If the connection must end, return the reason. Otherwise,
-        return None.
+        """Pass a line to the session. Return why the connection must end, or None if it can stay
+        open.
         """
         if isinstance(line, LongLine):
             problem = f"its answer has {line.size:,} bytes; the limit is {self._limit:,}"

@@ -68,14 +68,14 @@ _GET_HEADERS: Final = {"accept": "text/event-stream", "cache-control": "no-store
 
 
 class StreamableHTTP:
-    """One connection over streamable HTTP.
+    """A connection over streamable HTTP.
 
     Args:
         client: sends the requests.
         mailbox: receives what the server sends.
 
     Attributes:
-        version: the protocol version, for requests whose own headers do not name it.
+        version: the protocol version, for requests whose own headers do not state it.
     """
 
     def __init__(self, client: ModuleHTTPClient, mailbox: Mailbox) -> None:
@@ -92,7 +92,7 @@ class StreamableHTTP:
     # -- calls -------------------------------------------------------------------------------------
 
     async def request(self, call: PendingCall) -> None:
-        """Send a request, and return when it is answered and its stream has ended.
+        """Send a request, and return once it is answered and its stream has ended.
 
         Raises:
             UnansweredError: the request is not answered.
@@ -153,7 +153,7 @@ class StreamableHTTP:
         self._mailbox.wake_all()
 
     async def post(self, content: bytes, headers: Mapping[str, str]) -> None:
-        """Send a notification or an answer from this side.
+        """Send a notification or this side's answer to a request.
 
         Raises:
             UnansweredError: the server did not accept the message.
@@ -164,8 +164,8 @@ class StreamableHTTP:
             await self._mailbox.read(response, None)
 
     async def _resume(self, call: PendingCall, body: Body) -> None:
-        """Reopen the stream of a call until the answer arrives, or until the stream can no longer
-        be opened.
+        """Reopen the stream of a call until the answer arrives, or the stream can no longer be
+        opened.
         """
         last_id = body.events.last_id
         retry = body.events.retry
@@ -218,8 +218,8 @@ class StreamableHTTP:
         self._session = session
 
     async def listen(self) -> None:
-        """Keep open the stream for messages that belong to no call. Return when the server no
-        longer offers the stream.
+        """Keep the stream for messages that belong to no call open. Return when the server no
+        longer offers it.
         """
         if self._session is None:
             return
@@ -292,8 +292,7 @@ def _unanswered(call: PendingCall, body: Body) -> UnansweredError:
 
 
 def _is_of_older(event: Event) -> bool:
-    """Raise an error if an event comes from a server of the older transport. Otherwise, return
-    False.
+    """Return False, or raise an error if the event comes from a server of the older transport.
 
     Raises:
         OlderServerError: the event names the address for POSTs, as only a server of the older
@@ -309,6 +308,6 @@ def _is_of_older(event: Event) -> bool:
 
 
 def _pause(retry: int | None) -> float:
-    """Return how many seconds to wait before a stream is reopened."""
+    """Return how many seconds to wait before reopening a stream."""
     seconds = _REOPEN_DEFAULT if retry is None else retry / 1000
     return min(max(seconds, REOPEN_SECONDS), _REOPEN_MOST)

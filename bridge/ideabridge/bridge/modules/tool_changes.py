@@ -42,10 +42,11 @@ def tool_changes(
 
     Args:
         tools: the tools that the server lists.
-        settings: the changes in its entry.
-        is_whole: whether the list is complete. In a complete list, a missing tool does not exist.
-        decides_hints: whether the entry is allowed to declare that a tool is read-only. An entry in
-            a project's file is not allowed to do so.
+        settings: the changes in the server's entry.
+        is_whole: whether the list is complete. A tool missing from a complete list does not exist.
+        decides_hints: whether the entry may declare that a tool is read-only. An entry in a
+            project's
+            file may not.
     """
     if not settings:
         return NO_CHANGES

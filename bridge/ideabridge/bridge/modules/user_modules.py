@@ -41,8 +41,8 @@ class UserModules:
         authorize: returns the object that gets tokens for a server, given the file with the
             sign-in.
         start: starts the task of a server.
-        is_needed: returns whether a run needs the server with this name even though no call is
-            running. While a run needs a server, the connections to the server stay open.
+        is_needed: returns whether a run needs the server with the given name even though no call is
+            running. Meanwhile, the connections to the server stay open.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class UserModules:
     async def using(
         self, module: Module, user: str, store: str, session: str | None
     ) -> AsyncGenerator[Module]:
-        """Yield the server, connected as a user.
+        """Yield the server, connected as the given user.
 
         Args:
             module: the configured server.
             user: the user's name.
-            store: see `ModuleUser`; "" if no user of the store has signed in.
+            store: see `ModuleUser`. "" if no user of the store has signed in.
             session: the session that the connection belongs to, or None if the user's sessions
                 share it.
 
@@ -98,7 +98,7 @@ class UserModules:
             raise ModuleSignInError(module.name, needed(module.name, user)) from None
 
     def retire(self, module: str) -> None:
-        """End the connections of all users to a server whose configuration has changed. A
+        """End the connections of all users to a server, because its configuration has changed. A
         connection in use ends after its last call.
         """
         self._pool.retire(module)

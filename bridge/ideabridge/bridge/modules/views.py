@@ -44,7 +44,7 @@ def is_own_view_uri(uri: str) -> bool:
 
 
 def is_html(mime: JSON) -> bool:
-    """Return whether a MIME type is HTML, with any parameters."""
+    """Return whether a MIME type means HTML, with any parameters."""
     return isinstance(mime, str) and mime.partition(";")[0].strip().lower() in _HTML
 
 
@@ -76,12 +76,12 @@ def _uri_of(resource: Mapping[str, JSON]) -> str:
 
 
 def is_for_views_only(meta: JSON) -> bool:
-    """Return whether the `_meta` of a tool says that only views are allowed to call it."""
+    """Return whether the `_meta` of a tool says that only views may call it."""
     return object_or_empty(object_or_empty(meta).get("ui")).get("visibility") == ["app"]
 
 
 def without_views(meta: JSONObject) -> JSONObject:
-    """Return a copy of `_meta` without the members that are about views or that name a view."""
+    """Return a copy of `_meta` without the members that name or concern a view."""
     return {key: value for key, value in meta.items() if not _is_about_views(key, value)}
 
 

@@ -16,10 +16,11 @@ _MOST_DECIDED: Final = 20_000
 
 
 class AdmittedIdeas:
-    """Decides which published ideas the profiles of a configuration are allowed to use.
+    """Decides which published ideas the profiles of a configuration may use.
 
     A profile that names ideas can use these ideas and every tool with which they were published.
-    Any other profile can use only the ideas whose calls need no tools outside the profile.
+    Any
+    other profile can use only ideas whose calls need no tools outside the profile.
     """
 
     def __init__(self, store: Store, offer: Offer) -> None:
@@ -30,9 +31,7 @@ class AdmittedIdeas:
         self._decided: dict[tuple[str, str, int], bool] = {}
 
     def admits(self, profile: str, name: str, version: int) -> bool:
-        """Return whether a profile is allowed to use a version of an idea; see
-        `Publications.admits`.
-        """
+        """Return whether a profile may use a version of an idea; see `Publications.admits`."""
         offer = self._offer.to(in_profile(profile, LOCAL))
         if offer.profile is None or not offer.profile.admits_idea(name):
             return False
@@ -55,5 +54,7 @@ class AdmittedIdeas:
         return self._decided[key]
 
     def _needs_nothing_else(self, publication: Publication, offer: Offer) -> bool:
-        """Return whether an idea, and the ideas that it calls, need only tools in an offer."""
+        """Return whether an idea, with the ideas that it calls, needs only tools in the given
+        offer.
+        """
         return why_not_here(self._store, publication, SEES_ALL, offer.missing.hides) is None

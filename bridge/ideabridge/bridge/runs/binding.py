@@ -37,8 +37,9 @@ def bound_to(
     Args:
         catalogue: the tools of the run.
         definitions: the start definitions of the configuration.
-        parent: for a room, the start definitions to which its parent is bound. The room is bound to
-            them, too.
+        parent: for a room, the start definitions to which its parent is bound, which then also bind
+            the
+            room.
     """
     reached = {module for tool in catalogue.tools for module in tool.reached}
     current: dict[str, JSON] = {**definitions, **(parent or {})}
@@ -48,20 +49,20 @@ def bound_to(
 
 
 def sentence(why: str) -> str:
-    """Return a reason as a sentence that ends with a punctuation mark."""
+    """Return a reason as a sentence with final punctuation."""
     return why if why.endswith(("?", ".")) else f"{why}."
 
 
 @cache
 def _builtin_tools() -> Mapping[str, Tool]:
-    """Return the definitions of the built-in tools. They are cached, because reading a large
-    journal looks them up for every call.
+    """Return the definitions of the built-in tools, cached because reading a large journal looks
+    them up for every call.
     """
     return builtin_toolbox().tools
 
 
 class Binding:
-    """Determines which tools one run can call in this process.
+    """Determines which tools a run can call in this process.
 
     Args:
         machine: the run.
@@ -116,9 +117,7 @@ class Binding:
         return None
 
     def fault_of(self, tool: Tool) -> str | None:
-        """Return why the run cannot call a tool in this process, or None if it can call the
-        tool.
-        """
+        """Return why the run cannot call the tool in this process, or None if it can."""
         if tool.key in self._machine.catalogue.latent:
             return None
         if tool.module is None:
@@ -145,9 +144,8 @@ class Binding:
         return f"its tool {tool.name!r} belongs to a different project or program"
 
     def _is_from_files(self, tool: Tool) -> bool:
-        """Return whether the definition of a tool comes from a tool file or from a program.
-
-        The definition of any other tool comes from a context or from a handler.
+        """Return whether a tool's definition comes from a tool file or a program, rather than from
+        a context or a handler.
         """
         if id(tool) in self._began:
             return tool.name not in self._defined
@@ -156,9 +154,7 @@ class Binding:
         return any(progress.replaced is tool for progress in self._machine.history)
 
     def _fault_of_module(self, module: str) -> str | None:
-        """Return how the start definition of a server has changed, or None if it has not
-        changed.
-        """
+        """Return how the start definition of a server has changed, or None if it has not."""
         if module == EVERY_MODULE or self._is_bound(module):
             return None
         if module not in self._definitions:

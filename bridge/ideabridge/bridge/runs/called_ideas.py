@@ -19,9 +19,7 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, is_idea
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
     """Return the places of the calls in a plan that ask a model each time they run: latent calls,
-    clean rooms, and calls to ideas.
-
-    An idea counts if a mind solves it again, or if its plan contains a call that asks a model.
+    clean rooms, and calls to ideas that a mind solves again or whose plans contain such calls.
     """
     places: list[int] = []
     for place, call in enumerate(written_calls(calls)):
@@ -70,8 +68,8 @@ def cycle_through(
 ) -> list[str] | None:
     """Return the chain of ideas through which a plan would call itself, or None if it would not.
 
-    The plan has these calls, and would be published as this version of `name`. The chain begins and
-    ends with `name`.
+    The plan consists of `calls`, and would be published as the given version of `name`. The chain
+    begins and ends with `name`.
     """
     # A call to another version of the same name is not a cycle, because a version never changes.
     own_modules = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
@@ -109,7 +107,7 @@ def called_ideas(store: Store, calls: Iterable[WrittenCall]) -> Iterator[Publica
 
 
 def _calls_of(publication: Publication) -> list[WrittenCall]:
-    """Return the calls of the idea's plan, plus one call for each idea that a mind can call when it
+    """Return the calls in the idea's plan, plus one call for each idea that a mind can call when it
     solves the idea again.
     """
     plan = publication.plan_parts
@@ -126,10 +124,11 @@ def _calls_of(publication: Publication) -> list[WrittenCall]:
 
 
 def with_plain_ideas(calls: Iterable[WrittenCall], own: Collection[str]) -> list[WrittenCall]:
-    """Return the calls, adding the idea's server to each call that could refer to an idea.
+    """Return the calls, adding the server of the idea to each call that could refer to an idea.
 
-    A call without a server whose name is not in `own` refers to the idea of that name, once one is
-    published.
+    A call that names no server, and whose tool is not in `own`, refers to the idea of that name
+    once
+    one is published.
     """
     return [_with_plain_idea(call, own) for call in calls]
 
@@ -141,14 +140,14 @@ def _with_plain_idea(call: WrittenCall, own: Collection[str]) -> WrittenCall:
 
 
 def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
-    """Return the tools that cannot lead to a call to version `version` of the idea `name` within a
-    run of this version.
+    """Return the tools that cannot lead back to the given version of the idea `name` within a run
+    of that version.
     """
     return [tool for tool in tools if not _leads_to(store, name, version, tool)]
 
 
 def _leads_to(store: Store, name: str, version: int, tool: Tool) -> bool:
-    """Return whether a call to a tool could call this version of the idea `name`."""
+    """Return whether a call to a tool could end up calling the given version of the idea `name`."""
     if not is_idea(tool.module):
         return False
 

@@ -68,16 +68,17 @@ class Control:
         self._taking: set[str] = set()
 
     async def cancel(self, run_id: str, caller: Viewer, reason: str) -> Run:
-        """End a run and its calls, whichever process drives it. A run that has ended does not
-        change.
+        """End a run and its calls, whichever process drives it. A run that has already ended does
+        not change.
 
         A run that nobody drives ends without being continued first. If another live process drives
-        it, this method asks that process to end the run and waits until it has done so. `caller` is
-        the owner of the run, or `SEES_ALL`.
+        the run,
+        ask that process to end it, and wait until it has. `caller` is the owner of the run, or
+        `SEES_ALL`.
 
         Raises:
             UnknownRunError: this caller has no run with that id.
-            InterruptedRunError: the process that drives the run does not answer. The request is
+            InterruptedRunError: the process that drives the run does not respond. The request is
                 stored, so the run ends when that process reads the request or another process
                 resumes the run.
         """
@@ -104,8 +105,8 @@ class Control:
             await anyio.sleep(LISTENS_SECONDS / 2)
 
     async def decide(self, run: Run, approval: str, decision: Decision) -> None:
-        """Settle a pending approval of a run, whichever process drives it. See `Bridge.decide` for
-        details and errors.
+        """Settle a pending approval of a run, whichever process drives it. For details and errors,
+        see `Bridge.decide`.
         """
         with contextlib.suppress(InterruptedRunError):
             # If another process drives the run, the rules of that process apply.
@@ -144,7 +145,7 @@ class Control:
                 return
 
     async def _give(self, rule: StandingRule | None, run: Run) -> None:
-        """Store a standing rule that was given with a decision, and apply it to the run's waiting
+        """Store the standing rule that came with a decision, and apply it to the run's waiting
         calls.
 
         Raises:
@@ -168,8 +169,8 @@ class Control:
         The run's driver also checks the decision against its own rules.
 
         Raises:
-            DecisionError: by the rules of this process, only a person is allowed to decide, or the
-                call is denied.
+            DecisionError: under the rules of this process, only a person may decide, or the call is
+                denied.
         """
         if event.by.kind == "assistant" and only_persons(self._in_force.approval):
             raise DecisionError(
@@ -189,13 +190,12 @@ class Control:
                 raise DecisionError(f"denied by policy here: {verdict.why}")
 
     async def _ask_driver(self, run: Run, event: Event, record: RunRecord, deadline: float) -> bool:
-        """Ask the process that drives a run to apply an event.
-
-        Return False if that process stops driving the run before it answers.
+        """Ask the process that drives a run to apply an event. Return False if that process stops
+        driving the run before it responds.
 
         Raises:
             DecisionError: the other process refused.
-            InterruptedRunError: the other process did not answer.
+            InterruptedRunError: the other process did not respond.
             SecretGivenError: the event contains a secret, which must not be stored for another
                 process.
         """
@@ -229,7 +229,7 @@ class Control:
         return True
 
     def _take_asked(self) -> None:
-        """Apply the decisions that other processes submit for runs that this process drives."""
+        """Apply the decisions that other processes submitted for runs that this process drives."""
         for key, run_id, event in self._store.requests.open():
             run = self._registry.driven(run_id)
             if run is not None and key not in self._taking:
@@ -260,7 +260,9 @@ class Control:
             self._store.requests.answer(key, error)
 
     async def left_by_driver(self, run: Run) -> None:
-        """Wait briefly until another process releases the lease of a run that is at rest there."""
+        """Wait briefly until another process releases the lease of a run that it no longer works
+        on.
+        """
         # Do not wait long, because a process that is asking its approver keeps the lease. A run
         # that is waiting for a solution is different: its process releases the lease with the next
         # write, and an answer that arrives before that write would be lost, so wait longer.

@@ -64,9 +64,8 @@ ORPHANED: Final = "the run of this room has ended, or the call that this room an
 
 
 def is_set_aside(record: RunRecord) -> bool:
-    """Return whether a run has been set aside after repeated attempts without progress.
-
-    Such a run is taken up only when a person asks for it.
+    """Return whether a run has been set aside after repeated attempts without progress. Such a run
+    is taken up only when a person asks for it.
     """
     return record.status == "interrupted" and record.summary.handover.set_aside
 
@@ -76,8 +75,8 @@ def is_set_aside(record: RunRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToGoOn:
-    """The run should be returned to the caller who asks for it, and should continue if it can. This
-    is the usual purpose.
+    """The usual purpose: the run should be returned to the caller who asks for it, and continue if
+    it can.
     """
 
 
@@ -114,7 +113,7 @@ class Standing:
     """The state of a run that has not ended, known once its rooms are open.
 
     Attributes:
-        status: the status of the run with its rooms, see `RunStatus`.
+        status: the status of the run with its rooms; see `RunStatus`.
         waits: True if the run is waiting for someone and nothing was active at the end of its
             journal.
         fault: why the run cannot continue in this process, or None if it can.
@@ -133,8 +132,9 @@ class Facts:
 
     Attributes:
         record: the run's row in the store.
-        root: the row of the outermost run that the room belongs to. For a run that is not a room,
-            its own row.
+        root: the row of the outermost run that the room belongs to, or the run's own row if it is
+            not a
+            room.
         purpose: what someone wants to happen to the run.
         has_events: True if the run's journal contains an event.
         is_lost: True if the run's Request cannot be composed because a message handler fails in
@@ -142,7 +142,8 @@ class Facts:
         ended: the final status in the run's journal, or None if the run has not ended.
         is_orphan: True for a room whose call ended before the room did.
         is_held: True if a different process, which might be alive, holds the run's lease.
-        drives: True if this process performs the effects of the run: it has the role `alone`, or it
+        drives: True if this process performs the effects of the run, because it has the role
+            `alone` or
             is a worker that has claimed the run.
         standing: the state of the run, or None until its rooms are opened.
     """
@@ -165,13 +166,13 @@ class Facts:
 
     @property
     def is_queued(self) -> bool:
-        """True if the run, or the run that it belongs to, is waiting for a worker."""
+        """Whether the run, or the run that it belongs to, is waiting for a worker."""
         return QUEUED in (self.record.status, self.root.status)
 
     @property
     def is_tried_again(self) -> bool:
-        """True if a person wants another attempt at a run that was set aside. The rooms of a run
-        are set aside and tried again together with the run.
+        """Whether a person wants another attempt at a run that was set aside. Rooms are set aside
+        and tried again together with their run.
         """
         return isinstance(self.purpose, ToTryAgain) and is_set_aside(self.root)
 
@@ -186,8 +187,8 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class NoteStatus:
-    """Copy the status from the journal to the row, because the process that should have written it
-    has died.
+    """Copy the status from the journal to the row, because the process that should have done so has
+    died.
     """
 
 
