@@ -109,7 +109,7 @@ def read(document: JSON, path: Path) -> JSON | Missing:
 
 
 def describe_missing(document: JSON, path: Path, instance: str | None = None) -> str:
-    """Explain why `path` does not exist: name the longest part of it that exists, and the value
+    """Explain why `path` does not exist: give the longest prefix of it that exists, and the value
     there.
     """
     for depth in range(len(path)):
@@ -154,7 +154,7 @@ def _kind(value: JSON) -> str:
 
 
 def merge(old: JSON, new: JSON) -> JSON:
-    """Merge two values deeply: members of objects are merged, and anything else is replaced with
+    """Merge two values deeply: members of objects are merged, and any other value is replaced by
     `new`.
     """
     if isinstance(old, dict) and isinstance(new, dict):
@@ -196,7 +196,7 @@ def write(document: JSONObject, path: Path, method: Method, value: JSON) -> JSON
 
     Raises:
         StateWriteError: the path leads through a scalar or past the end of an array, the method
-            does not fit the value that is already there, or the state would no longer be an object.
+            does not fit the existing value, or the state would no longer be an object.
     """
     key = path[0]
     if len(path) == 1 and method != "push" and not isinstance(value, dict):
@@ -263,12 +263,12 @@ _LATER = frozenset(
 class StateSchema:
     """The schema of one instance's state.
 
-    If the schema declares properties, only these properties can be written, and this is checked
-    before anything runs. Every write is checked against the schema without `required`. When the run
-    ends, the whole state is checked with `required`.
+    If the schema declares properties, only these can be written to, which is checked before
+    anything runs. Every write is checked against the schema without `required`. When the run ends,
+    the whole state is checked with `required`.
 
     Args:
-        schema: the schema.
+        schema: the schema of the state.
         state: the initial state of the run. Its members count as declared.
 
     Raises:
@@ -321,8 +321,8 @@ class StateSchema:
 
     @staticmethod
     def _additional(schema: JSONObject, key: str) -> JSON:
-        """Return the schema for a key that `properties` does not name, or None if the schema does
-        not allow the key.
+        """Return the schema for a key that is not in `properties`, or None if the schema does not
+        allow the key.
         """
         for pattern, schema_of_pattern in object_or_empty(schema.get("patternProperties")).items():
             if _matches(pattern, key):
@@ -364,7 +364,7 @@ def _matches(pattern: str, key: str) -> bool:
 
 def _refers_beyond_definitions(schema: JSON) -> bool:
     """Return whether the schema refers to a part that is not a definition. Such a part applies in
-    two places, so closing it in one place would also close it in the other.
+    two places, so closing it in one would also close it in the other.
     """
     return any(
         not target.startswith(("#/$defs/", "#/definitions/")) for target in references_in(schema)
@@ -374,8 +374,8 @@ def _refers_beyond_definitions(schema: JSON) -> bool:
 def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
     """Return the part of a schema that a growing state must satisfy at all times.
 
-    `values` are the initial values of this part. If `closes` is set, objects that declare
-    properties accept only these properties and the properties that they have initially.
+    `values` contains the initial values of this part. If `closes` is set, objects that declare
+    properties accept only these properties and their initial ones.
     """
     if not isinstance(schema, dict):
         return schema

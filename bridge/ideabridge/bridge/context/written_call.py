@@ -1,7 +1,7 @@
 """WrittenCall: a call as its author wrote it, before its tool is looked up.
 
 Plans, Solutions and published ideas list calls as JSON. Code that needs only the names in a call
-reads it as a `WrittenCall`. `read_call` in `loop/call.py` reads and checks the other members, and
+parses it as a `WrittenCall`. `read_call` in `loop/call.py` reads and checks the other members, and
 reports what is wrong.
 """
 
@@ -18,11 +18,11 @@ class WrittenCall:
     """A call as written.
 
     Attributes:
-        tool: `_tool`, or "" if the call names no tool. The plan's check refuses such a call.
+        tool: `_tool`, or "" if the call names no tool. Checking the plan rejects such a call.
         module: `_module`, or None if the call names no server.
-        activity: `_activity`, or None.
-        instance: `_instance`, or None.
-        output_path: `_outputPath`, or None.
+        activity: `_activity`, or None if the call has none.
+        instance: `_instance`, or None if the call has none.
+        output_path: `_outputPath`, or None if the call has none.
         has_result: whether the call has `_output`. If so, its author wrote the result, and no tool
             runs.
         members: all members of the call, or an empty object if the call is not an object.
@@ -52,7 +52,7 @@ class WrittenCall:
         )
 
     def with_tool(self, module: str | None, tool: str) -> JSONObject:
-        """Return the call as JSON, with this tool in place of the tool that it names."""
+        """Return the call as JSON, naming this tool instead of its own."""
         names: JSONObject = {"_tool": tool}
         if module is not None:
             names["_module"] = module
@@ -72,21 +72,19 @@ def _name(call: JSONObject, member: str) -> str | None:
 
 
 def written_calls(calls: Iterable[JSON]) -> list[WrittenCall]:
-    """Read the calls in a plan. Each has the same place in the result as in the plan."""
+    """Read the calls in a plan, in the same order."""
     return [WrittenCall.of(call) for call in calls]
 
 
 def tool_names(calls: Iterable[JSON]) -> list[str]:
-    """Return the names of the tools that the calls name, without duplicates, in the order of the
-    calls.
-    """
+    """Return the names of the tools in the calls, without duplicates, in the order of the calls."""
     names = dict.fromkeys(call.tool for call in written_calls(calls))
     return [name for name in names if name]
 
 
 def title_of_tools(names: Iterable[str]) -> str:
-    """Return a title made of the names of tools, on one line of at most 200 characters.
+    """Return a title composed of tool names, on one line of up to 200 characters.
 
-    It is for a run or an idea without a title of its own.
+    It is for a run or an idea without a title.
     """
     return " + ".join(names)[:200]

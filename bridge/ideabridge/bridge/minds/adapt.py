@@ -1,6 +1,6 @@
-"""Adapt: widens the schema of a Solution into one that model endpoints accept.
+"""Adapt: widens the schema of a Solution to one that model endpoints accept.
 
-Providers refuse different parts of JSON Schema. Some compile a schema into a grammar, which counts
+Providers reject different parts of JSON Schema. Some compile a schema into a grammar, which counts
 and patterns would make too large. Removing such keywords only widens the schema. A description
 tells the model about the removed limits, and the loop validates every Solution against the exact
 schema.
@@ -45,8 +45,8 @@ def adapted_schema(schema: JSONObject) -> JSONObject:
 
     `oneOf` becomes `anyOf`; the parts of an `allOf` are merged, and loosened if they contradict
     each other. Conditions, negations, tuples, patterns of keys, counts, ranges and patterns are
-    removed. Definitions remain in `$defs`. The one exception, which becomes narrower, is the
-    alternative that allows a program; see `with_calls`.
+    removed. Definitions remain in `$defs`. The only part that becomes narrower is the alternative
+    that allows a program; see `with_calls`.
     """
     adapted = _object(with_calls(schema), 0)
     definitions = read_as(SchemaKeywords, schema).definitions
@@ -56,11 +56,11 @@ def adapted_schema(schema: JSONObject) -> JSONObject:
 
 
 def with_calls(schema: JSONObject) -> JSONObject:
-    """Return the schema of a Solution without alternatives at the top level, where endpoints refuse
+    """Return the schema of a Solution without alternatives at the top level, where endpoints reject
     them.
 
     Calls and output are required, and a program is allowed next to them. A Solution with a program
-    but with no calls and no output is read as a program.
+    but no calls and no output is read as a program.
     """
     if schema.get("oneOf") != [*EITHER]:
         return schema
@@ -146,7 +146,7 @@ def _object(schema: JSONObject, depth: int) -> JSONObject:
 
 
 def _keep_open(schema: JSONObject, result: JSONObject) -> None:
-    """Open the parts where the remaining keywords accept fewer values than the removed keywords."""
+    """Open the parts in which the remaining keywords accept fewer values than the removed ones."""
     if "patternProperties" in schema and result.get("additionalProperties") is not True:
         result.pop("additionalProperties", None)
 
@@ -162,9 +162,9 @@ def _keep_open(schema: JSONObject, result: JSONObject) -> None:
 def _merge_all(result: JSONObject, parts: list[JSON]) -> None:
     """Merge the parts of an `allOf`.
 
-    If two parts have the same keyword, keep only the first, because each keyword alone is wider
-    than both together. A closed object is opened, because it would refuse the properties in the
-    other parts.
+    If two parts have the same keyword, only the first is kept, because each alone is wider than
+    both together. Closed objects are opened, because they would reject the properties in the other
+    parts.
     """
     for part in parts:
         if not isinstance(part, dict):

@@ -1,4 +1,4 @@
-"""Choice: chooses the mind that answers a run's Requests, and states the reason."""
+"""Choice: chooses the mind that answers a run's Requests, and says why."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Choice:
 
     Attributes:
         name: `turns`, `sampling`, or the name of the bridge's mind.
-        why: the reason for the choice, as text.
-        shown: the mind's own limits on the size of the results that it is shown; see `Limited`.
+        why: the reason for the choice, in words.
+        shown: the mind's own limits on the size of the results shown to it; see `Limited`.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Choice:
 
 
 def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choice:
-    """Choose the requested mind. For `auto`, choose the first of the following that is available:
-    the bridge's mind, the client's model by sampling, and turns.
+    """Choose the requested mind. `auto` means the first available of these: the bridge's mind, the
+    client's model through sampling, and turns.
 
     Args:
         requested: `auto`, `turns`, `sampling`, or the name of the bridge's mind (`model`,
             `recorded`).
-        mind: the bridge's mind, which answers on its own, or None if the bridge has no mind.
+        mind: the bridge's mind, which answers by itself, or None if the bridge has no mind.
         samples: whether the client supports sampling.
 
     Raises:
@@ -92,5 +92,5 @@ def choose(requested: str, mind: Mind | None, *, samples: bool = False) -> Choic
 
 
 def _title(mind: Mind) -> str:
-    """Return the title of a mind, or "" for a mind without a title."""
+    """Return the title of a mind, or "" if it has none."""
     return mind.title if isinstance(mind, Titled) else ""

@@ -1,7 +1,7 @@
-"""Endpoint: asks one model through pydantic-ai and streams the model's answers.
+"""Endpoint: sends requests to one model through pydantic-ai, and streams the model's answers.
 
-This file is imported only when a model is first asked, because importing pydantic-ai takes a second
-or two.
+This module is imported only when a model is first asked, because importing pydantic-ai takes a
+second or two.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ _NEWER: Final = ("openai.com", "azure.com")
 def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Model, bool]:
     """Return the model, and whether its address is the user's own.
 
-    Keys come from the environment or, if it does not contain them, from the keyring. After this
-    call, the keys are masked. A provider's key is never sent to a different address: if `base_url`
-    is set, only the key that `key_env` names is sent.
+    Keys come from the environment or, if they are not set there, from the keyring. They are masked
+    from now on. A provider's key is never sent to a different address: if `base_url` is set, only
+    the key that `key_env` names is sent.
 
     Raises:
         ModelSetupError: a package or a key is missing, or the provider is unknown.
@@ -129,7 +129,7 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
 
 
 def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
-    """Return a model that uses OpenAI's protocol: chat completions, unless `kind` asks for
+    """Return a model that speaks OpenAI's protocol: chat completions, unless `kind` asks for
     responses.
     """
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
@@ -193,7 +193,7 @@ answer.
 
 
 class Endpoint:
-    """A model, and the connection through which it is asked.
+    """A model, and the connection to it.
 
     Raises:
         ModelSetupError: see `build_model`.
@@ -230,7 +230,7 @@ class Endpoint:
     def shows(self, form: Form) -> bool:
         """Return whether the endpoint shows the enforced schema to the model.
 
-        If it does, the prompt need not describe the schema.
+        If so, the prompt need not describe the schema.
         """
         return form is Form.NATIVE and not self._is_elsewhere and self._model.system in _SHOWN_BY
 
@@ -238,7 +238,7 @@ class Endpoint:
     async def stream(
         self, turns: Sequence[JSONObject], form: Form, schema: JSONObject, settings: JSONObject
     ) -> AsyncGenerator[Stream]:
-        """Send messages `{"role", "content"}`, and return the streamed answer.
+        """Send messages `{"role", "content"}`, and yield the streamed answer.
 
         Raises:
             ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelSetupError: the model
@@ -284,8 +284,8 @@ class Stream:
         self._events: AsyncIterator[ModelResponseStreamEvent] = aiter(response)
 
     async def next(self) -> str | None:
-        """Return the next piece of the text. Return "" for anything that is not text, such as
-        reasoning, and None at the end.
+        """Return the next piece of the text, "" for anything that is not text, such as reasoning,
+        or None at the end.
         """
         with _translated(self._place):
             event = await anext(self._events, None)
@@ -295,7 +295,7 @@ class Stream:
         return _text(event)
 
     def stopped(self) -> str | None:
-        """Return why the model stopped early, or None if it finished or gave no reason."""
+        """Return why the model stopped early, or None if it finished normally or gave no reason."""
         reason = self._response.finish_reason
         if reason == "length":
             return "the answer reached the token limit (max_tokens) before it was complete"
@@ -314,8 +314,8 @@ class Stream:
         return None
 
     def usage(self) -> Usage:
-        """Return the usage so far, as far as the provider reports it. It includes the cost if the
-        price is known.
+        """Return the usage so far as reported by the provider, including the cost if the price is
+        known.
         """
         answer = self._response.get()
         usage = answer.usage
@@ -334,7 +334,7 @@ def _text(event: ModelResponseStreamEvent) -> str:
 
 
 def _asked(form: Form, schema: JSONObject, *, strict: bool | None) -> ModelRequestParameters:
-    """Return the parameters of a model request that asks for JSON in a given form."""
+    """Return the parameters of a model request that asks for JSON in the given form."""
     if form is Form.PLAIN:
         return ModelRequestParameters()
     output = OutputObjectDefinition(
@@ -369,8 +369,8 @@ def _messages(turns: Sequence[JSONObject]) -> list[ModelMessage]:
 
 
 def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
-    """Return the cost of an answer in US dollars, as the provider states it or, if the provider
-    does not state it, according to the price list. Return None if the cost is unknown.
+    """Return the cost of an answer in US dollars, as stated by the provider or, failing that,
+    according to the price list. Return None if the cost is unknown.
 
     With `by_address`, the address determines the price, because a user's own server can use any
     name for its model.
@@ -422,13 +422,13 @@ _LONGEST_REASON: Final = 200
 
 
 async def models_of(model: Model) -> list[str] | None:
-    """Return the names of at most 1,000 models that an OpenAI-compatible server lists at `GET
-    /models`. Return None if the server has no such list or speaks a different protocol.
+    """Return the names of up to 1,000 models that an OpenAI-compatible server lists at `GET
+    /models`, or None if the server has no such list or speaks a different protocol.
 
     Raises:
-        ModelUnavailableError: the server cannot be reached within 5 seconds, fails, or sends a
-            different answer.
-        ModelRefusalError: the server refuses the key.
+        ModelUnavailableError: the server cannot be reached within 5 seconds, fails, or sends an
+            unexpected response.
+        ModelRefusalError: the server rejects the key.
     """
     if not isinstance(model, OpenAIChatModel | OpenAIResponsesModel):
         return None

@@ -1,5 +1,5 @@
-"""Errors of minds that ask a model. Each message quotes at most a limited part of the provider's
-message.
+"""Errors of minds that ask a model. The part of the provider's message that a message quotes is
+limited.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class ModelSetupError(MindError):
-    """The model cannot be asked at all, because a package, a key or the model's name is missing or
-    wrong.
+    """Raised when the model cannot be asked at all, because a package, a key or the name of the
+    model is missing or wrong.
     """
 
 
 class ModelRefusalError(MindError):
-    """The endpoint refuses the Request, and would refuse it again."""
+    """Raised when the endpoint refuses the Request, and would refuse it again."""
 
 
 class ContextTooLargeError(ModelRefusalError):
-    """The Request does not fit into the model's context."""
+    """Raised when the Request does not fit into the model's context."""
 
 
 _TOO_LARGE: Final = re.compile(
@@ -47,7 +47,7 @@ def says_too_large(message: str) -> bool:
 
 
 class SchemaRefusalError(IdeabridgeError):
-    """The endpoint refuses the Request, possibly only because of its schema or form.
+    """Raised when the endpoint refuses the Request, possibly only because of its schema or form.
 
     Attributes:
         certain: whether the endpoint's message mentions the schema.
@@ -59,11 +59,11 @@ class SchemaRefusalError(IdeabridgeError):
 
 
 class ModelUnavailableError(IdeabridgeError):
-    """The endpoint cannot be reached, is overloaded or failed. It might answer later.
+    """Raised when the endpoint cannot be reached, is overloaded or fails. It might answer later.
 
     Attributes:
         status: the HTTP status, or None if there was no response.
-        retry_after: the number of seconds to wait, or None if the endpoint does not state it.
+        retry_after: the number of seconds to wait, or None if the endpoint does not say.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class ModelUnavailableError(IdeabridgeError):
 
 
 class ModelTimeoutError(IdeabridgeError):
-    """The answer took too long, or nothing arrived for too long."""
+    """Raised when the answer takes too long, or nothing arrives for too long."""
 
 
 class ModelStoppedError(IdeabridgeError):
-    """The model stopped before the answer was complete, because of the token limit or a content
-    filter.
+    """Raised when the model stops before the answer is complete, because of the token limit or a
+    content filter.
     """
 
 
 class MalformedAnswerError(IdeabridgeError):
-    """The model did not return a JSON object, even after corrections."""
+    """Raised when the model does not return a JSON object, even after corrections."""

@@ -1,4 +1,4 @@
-"""Function: adapts a function from Request to Solution so that it can act as a mind."""
+"""Function: adapts a function from Request to Solution for use as a mind."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class FunctionMind:
         return str(getattr(self._function, "__name__", type(self._function).__name__))[:200]
 
     async def answer(self, request: Request) -> AsyncGenerator[str]:
-        """Yield the Solution for a Request, in one piece.
+        """Yield the Solution for a Request in one piece.
 
         Raises:
-            MindError: the function returned a value that is not a Solution.
+            MindError: the function returned something other than a Solution.
         """
         call = partial(self._function, request)
         answer: object = call() if self._is_async else await run_tool_in_thread(call)

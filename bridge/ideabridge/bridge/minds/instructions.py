@@ -3,7 +3,7 @@
 `brief` describes the schema of a Solution in short form, with tools as signatures and types as in
 TypeScript. JSON Schema would take many times more tokens, and small models copy a schema instead of
 following it. `instructions` is for a model endpoint, which also gets `EXAMPLES`.
-`turns_instructions` is for a host's model, which answers through the tool `solve`.
+`turns_instructions` is for a host's model, which answers through the `solve` tool.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCALARS: Final = ("null", "boolean", "integer", "number", "string")
 
 
 def brief(schema: JSONObject) -> str:
-    """Briefly describe the tools, the meta-properties of calls, the output and the named types of a
+    """Describe briefly the tools, the meta-properties of calls, the output and the named types of a
     Solution.
 
     Args:
@@ -172,9 +172,7 @@ class _Brief:
 
 
 def _said(schema: JSON) -> str:
-    """Return the descriptions of a schema and of its alternatives. The descriptions mention the
-    limits.
-    """
+    """Return the descriptions of a schema and its alternatives, which mention the limits."""
     keywords = read_as(SchemaKeywords, schema)
     parts = [keywords, *(read_as(SchemaKeywords, part) for part in keywords.any_of)]
     return "; ".join(
@@ -183,7 +181,7 @@ def _said(schema: JSON) -> str:
 
 
 def _target(schema: JSON) -> str | None:
-    """Return the name in `$defs` that a schema refers to."""
+    """Return the name in `$defs` that a schema refers to, or None if it refers to none."""
     reference = read_as(SchemaKeywords, schema).reference
     return None if reference is None else reference.removeprefix(_DEFINITIONS)
 
@@ -229,8 +227,8 @@ _TYPES: Final = "\n\n{types}\nWrite the JSON object alone: no explanation, no Ma
 
 
 def instructions(schema: JSONObject, *, is_shown: bool) -> str:
-    """Return the instructions. They describe the adapted schema unless the endpoint shows it to the
-    model.
+    """Return the instructions. They describe the adapted schema, unless the endpoint shows it to
+    the model.
     """
     if is_shown:
         if _program_hint(schema):
@@ -284,8 +282,8 @@ def rules(schema: JSONObject) -> str:
 
 
 def turns_instructions(schema: JSONObject) -> str:
-    """Return the text that a host's model gets with each Request.
+    """Return the text that a host's model receives with each Request.
 
-    The text is short, because it takes up room in the host's context with each Request.
+    The text is short, because it takes up space in the host's context each time.
     """
     return f"{_TURNS} {rules(schema)}"

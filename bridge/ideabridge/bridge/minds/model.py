@@ -2,8 +2,8 @@
 
 A `ModelAnswer` obtains one Solution. It asks in the strictest `Form` that the endpoint accepts,
 waits and retries after failures, and sends unreadable answers back with the error. An
-`AnswerBuffer` holds back the text until the first call is complete. Until then, nothing has run, so
-the Request can be repeated. After that, it is never repeated.
+`AnswerBuffer` holds back the text until the first call is complete. Up to that point nothing has
+run, so the Request can be repeated; after that, it is never repeated.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class AnswerBuffer:
 
     Attributes:
         has_begun: whether a call is complete and the text has been passed on.
-        broken: why the answer cannot be read, or None if it can be read so far.
+        broken: why the answer cannot be read, or None if it is readable so far.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class AnswerBuffer:
         return "".join(self._held)[:_LONGEST_QUOTE].encode("utf-8", "replace").decode()
 
     def take(self, piece: str) -> str:
-        """Add the next piece. Return the text to pass on now."""
+        """Add the next piece, and return the text to pass on now."""
         if self._before is not None:
             piece = self._without_thought(self._before + piece)
 
@@ -118,8 +118,8 @@ class AnswerBuffer:
         return self._release() if self.has_begun else ""
 
     def close(self) -> str:
-        """End the answer. Return the text to pass on now, which is the whole text if it can be
-        read.
+        """End the answer, and return the text to pass on now, which is the whole text if it is
+        readable.
         """
         if self._before is not None and self._closing is None:
             before = self._before
@@ -129,7 +129,7 @@ class AnswerBuffer:
         return self._release() if self.has_begun or self.broken is None else ""
 
     def _without_thought(self, text: str) -> str:
-        """Return the text that follows reasoning in tags, or "" while the text is, or might be,
+        """Return the text after any reasoning in tags, or "" as long as the text is, or might be,
         reasoning.
         """
         if self._closing is None:
@@ -184,15 +184,15 @@ class ModelAnswer:
     """A model's answer to one Request: an iterator over its pieces, and its usage so far
     (`Counting`).
 
-    Until the first call in the answer is complete, the Request can be sent again: in a different
-    form, after a pause, or together with the error found in the answer.
+    Until the first call in the answer is complete, the Request can be sent again: in another form,
+    after a pause, or together with the error found in the answer.
 
     Args:
         reach: returns the endpoint of the model that a handler chose or, for None, of the
             configured model.
-        configuration: timeouts, retries, repairs, settings.
+        configuration: the timeouts, retries, repairs and settings.
         taken: the forms that the endpoint has accepted, keyed by the hash of the schema. When a
-            form works, the answer adds the form to this mapping.
+            form works, the answer adds it here.
         sleep: waits between two attempts.
         request: the Request. Settings from its handlers override those in the configuration.
     """
@@ -325,7 +325,9 @@ class ModelAnswer:
             repairs += self._repair(buffer)
 
     def _keep_form(self) -> None:
-        """Remember that the form works: the answer is readable at least up to its first call."""
+        """Record that the form works, because the answer is readable at least up to its first
+        call.
+        """
         if self._taken.get(self._schema) is not self._form:
             self._taken[self._schema] = self._form
             if len(self._taken) > _REMEMBERED:
@@ -341,7 +343,7 @@ class ModelAnswer:
 
     @contextmanager
     def _limit(self) -> Generator[None]:
-        """Limit a wait by the idle timeout and by the time left for the whole answer."""
+        """Limit a wait to the idle timeout and the time left for the whole answer."""
         left = self._deadline - anyio.current_time()
         idle = self._configuration.idle_timeout
         with anyio.move_on_after(max(0.0, min(idle, left))) as scope:
@@ -440,7 +442,7 @@ def _checked(settings: JSONObject) -> JSONObject:
 class ModelMind:
     """Asks a model endpoint and streams its answers.
 
-    Leaving the mind's context closes the connections. The first Request imports the libraries of
+    Leaving the mind's context closes its connections. The first Request imports the libraries for
     the model's provider.
 
     Args:
@@ -480,7 +482,7 @@ class ModelMind:
 
     @property
     def title(self) -> str:
-        """The model's configured name, and the address unless it is the provider's own."""
+        """The configured name of the model, with the address unless it is the provider's own."""
         url = self.configuration.base_url
         if url is None and self.configuration.name.partition(":")[0] in OPENAI:
             url = os.environ.get(OPENAI_URL)
@@ -492,7 +494,7 @@ class ModelMind:
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """The configured limits on how much of the results the model is shown; see `Limited`."""
+        """The configured limits on how much of the results is shown to the model; see `Limited`."""
         return self.configuration.shown.stated
 
     async def __aenter__(self) -> ModelMind:
@@ -506,7 +508,7 @@ class ModelMind:
 
     def check(self) -> tuple[str, bool]:
         """Return the model with its address, and whether the address is the user's own. This method
-        sends nothing.
+        does not send anything.
 
         Raises:
             ModelSetupError: a package or a key is missing, or the provider is unknown.
@@ -543,8 +545,8 @@ class ModelMind:
         return ModelAnswer(self._reach, self.configuration, forms_by_schema, self._sleep, request)
 
     async def _reach(self, chosen: str | None) -> Endpoint:
-        """Return a model's endpoint. The first Request creates the endpoint in a thread, because
-        the imports take a second or two.
+        """Return the endpoint of a model. The first Request creates the endpoint in a thread,
+        because the imports take a second or two.
 
         Raises:
             ModelSetupError: a handler chose a model from another provider, or too many models.

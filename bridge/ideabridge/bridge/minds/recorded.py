@@ -1,7 +1,7 @@
 """Recorded: a mind that answers from stored ideas, for tests, demos and replay.
 
-The mind finds a stored idea by the id of the Request, which is the hash of the Request's context
-and schema. Therefore, a recording answers as long as the task, the tools and the results of all
+The mind looks up a stored idea by the id of the Request, which is the hash of the Request's context
+and schema. A recording therefore answers as long as the task, the tools and the results of all
 calls are the same. Otherwise, the error shows the differences.
 """
 
@@ -54,16 +54,18 @@ _SQLITE: Final = b"SQLite format 3\x00"
 
 
 class RecordingMissError(MindError):
-    """No stored idea answers a Request. The message shows the nearest idea and the differences."""
+    """Raised when no stored idea answers a Request. The message shows the nearest idea and the
+    differences.
+    """
 
 
 class Recorded:
-    """Answers Requests from the ideas in a store. If several ideas answer a Request, the newest is
+    """Answers Requests with the ideas in a store. If several ideas answer a Request, the newest is
     used.
 
     Args:
         store: an open store, which is not closed.
-        title: the recording's title for people to read.
+        title: the title of the recording for people.
     """
 
     name = "recorded"
@@ -78,9 +80,9 @@ class Recorded:
 
     @property
     def shown_limits(self) -> Mapping[str, int]:
-        """The limits on the results that the recorded mind was shown.
+        """The limits on the results shown to the recorded mind.
 
-        It had to read the rest with the reading tool.
+        That mind had to read the rest with the reading tool.
         """
         newest = next(self._ideas(1), None)
         if newest is None:
@@ -112,7 +114,7 @@ class Recorded:
 
     async def _offered_otherwise(self, request: Request) -> StoredIdea | None:
         """Return the newest idea whose Request differs from `request` only in the wording of the
-        offer.
+        offer, or None if there is none.
         """
         if self._by_offer is None:
             # Build the index only once, because ideas that are saved later have ids in the current
@@ -164,14 +166,14 @@ class Recorded:
 
 
 def _written(stored: StoredIdea) -> bytes:
-    """Return the Solution as the mind wrote it. Malformed parts are included, so that they have the
+    """Return the Solution as the mind wrote it, including malformed parts, so that they have the
     same consequences as before.
     """
     return encode(stored.idea.solution if stored.meta.written is None else stored.meta.written)
 
 
 def _ids(request: Request) -> Iterator[str]:
-    """Yield the ids under which a Request can be recorded: its own id, and the ids that it had
+    """Yield the ids under which a Request might be recorded: its own id, and those that it had
     before ideas stored `shown`.
     """
     yield request.id
@@ -192,7 +194,7 @@ def _offer_of(schema: JSON) -> JSONObject:
     versions of ideabridge.
 
     These parts are the schema of programs, and the statement that a result written by a mind is
-    text unless the tool's definition describes it.
+    text unless the definition of the tool describes it.
     """
     plain = with_calls(object_or_empty(schema))
     solution = SolutionSchema.read(plain)
@@ -218,7 +220,8 @@ _EARLIER_CALLS: Final = 50
 
 
 def earlier_form(context: Sequence[JSON]) -> list[JSON]:
-    """Return the context of a later step in the form that ideas had before they stored values.
+    """Return the context of a later step in the form in which ideas were stored before they
+    contained values.
 
     In that form, large parts of states are references, only the last calls appear, each with a
     preview of its result, and corrections are shortened.
@@ -260,7 +263,7 @@ def earlier_form(context: Sequence[JSON]) -> list[JSON]:
 
 @dataclass(frozen=True, slots=True)
 class _StoredCall:
-    """The parts of a message about a call that locate the result of the call."""
+    """The parts of a message about a call that locate the call's result."""
 
     value: str | None = None
     instance: str | None = None
@@ -286,8 +289,8 @@ def _earlier_call(call: JSONObject) -> JSONObject:
 
 
 def _earlier_path(text: str) -> KeyPath:
-    """Return the path of a reference. In rooms, earlier versions used `results` for the parent
-    run's results.
+    """Return the path of a reference. In rooms, earlier versions used `results` for the results of
+    the parent run.
     """
     path = next(parse_reference(text).operands()).full
     return path[1:] if path[:2] == ("data", "results") else path
@@ -350,7 +353,7 @@ def _difference(part: str, stored: JSON, requested: JSON) -> list[str]:
 
 @contextmanager
 def recording(path: Path) -> Generator[Recorded]:
-    """Open a recording. The file is a store, or the JSON of one exported idea or of a list of
+    """Open a recording. The file is a store, or the JSON of an exported idea or of a list of
     exported ideas (`recording_of`).
 
     Raises:

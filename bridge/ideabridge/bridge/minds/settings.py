@@ -56,8 +56,8 @@ def setting_problem(name: str) -> str | None:
 
 
 class ShownSettings(BaseModel):
-    """The limits on how much of the calls' results a mind is shown in full. The rest is shortened,
-    and the mind can read it separately.
+    """Limits how much of the calls' results is shown to a mind in full. The rest is shortened, and
+    the mind can read it separately.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -203,7 +203,7 @@ def url_problem(url: str) -> str | None:
 
 
 def host_and_port(url: str | None) -> str:
-    """Return only the host and port of an address, because its other parts might contain a
+    """Return the host and port of an address without its other parts, which might contain a
     secret.
     """
     try:
@@ -219,7 +219,7 @@ def host_and_port(url: str | None) -> str:
 
 
 def extra_of(name: str) -> str:
-    """Return the extra of ideabridge that installs the packages for a model's provider."""
+    """Return the extra of ideabridge that installs the packages for a provider's models."""
     extra = name.partition(":")[0].split("-")[0]
     return extra if extra in ("openai", "anthropic", "google") else "all-models"
 
@@ -254,11 +254,11 @@ of a model.
 
 
 def chosen_model(configured: ModelConfiguration, requested: str) -> ModelConfiguration:
-    """Return the configuration of the model that a message handler chooses, given as MODEL or
+    """Return the configuration of a model chosen by a message handler, given as MODEL or
     PROVIDER:MODEL.
 
     Raises:
-        ModelSetupError: the model belongs to a different provider, whose address and key are not
+        ModelSetupError: the model belongs to another provider, whose address and key are not
             configured.
     """
     own = configured.name.partition(":")[0]
@@ -273,14 +273,14 @@ def chosen_model(configured: ModelConfiguration, requested: str) -> ModelConfigu
 
 
 def read_model(value: str | ModelConfiguration) -> ModelConfiguration:
-    """Return the value of the key `model`, or of the option --model, as a ModelConfiguration."""
+    """Return the value of the `model` key or the --model option as a ModelConfiguration."""
     if isinstance(value, ModelConfiguration):
         return value
     return ModelConfiguration(name=value)
 
 
 def expanded_model(raw: JSON) -> JSON:
-    """Return the value of the key `model` in a file, with its short form expanded."""
+    """Return the value of the `model` key in a file, with its short form expanded."""
     named: JSONObject = {"name": raw}
     return named if isinstance(raw, str) else raw
 
@@ -311,8 +311,8 @@ class SamplingSettings(BaseModel):
 
 
 class Form(Enum):
-    """The ways to ask for JSON in a Request, strictest first. If an endpoint refuses a form, the
-    next form is tried.
+    """The ways to ask for JSON in a Request, strictest first. If an endpoint rejects one, the next
+    is tried.
     """
 
     NATIVE = "native"
@@ -343,13 +343,13 @@ _KEYS: Final = {
 
 
 def key_names(provider: str) -> tuple[str, ...]:
-    """Return the environment variables that may contain a provider's key."""
+    """Return the environment variables that can contain a provider's key."""
     return _KEYS.get(provider, (f"{provider.upper().replace('-', '_').replace('/', '_')}_API_KEY",))
 
 
 def find_key(names: Iterable[str], secrets: Secrets) -> str | None:
-    """Return the first of the named keys that is set in the environment or the keyring, and mask it
-    from now on.
+    """Return the first of the named keys that is set in the environment or the keyring, or None,
+    and mask it from now on.
 
     Raises:
         ModelSetupError: the keyring cannot be read.
@@ -363,7 +363,7 @@ def find_key(names: Iterable[str], secrets: Secrets) -> str | None:
 
 
 def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
-    """Mask every key that a library might read from the environment on its own."""
+    """Mask every key that a library might read from the environment by itself."""
     names = key_names(configuration.name.partition(":")[0])
     for name, value in os.environ.items():
         if name in names or name == configuration.key_env or name.endswith("_API_KEY"):
@@ -375,7 +375,7 @@ def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
 
 
 def no_keyring(name: str) -> str:
-    """Return a parenthetical note that there is no keyring, or "" if there is one."""
+    """Return a note in parentheses that there is no keyring, or "" if there is one."""
     try:
         Keyring().read(name)
     except NoKeyringError as error:
@@ -384,8 +384,8 @@ def no_keyring(name: str) -> str:
 
 
 def _from_keyring(name: str) -> str | None:
-    """Return the key that `keyring set ideabridge NAME` has stored, or None if there is no such key
-    or no keyring.
+    """Return the key stored by `keyring set ideabridge NAME`, or None if there is no such key or no
+    keyring.
     """
     try:
         return Keyring().read(name)

@@ -1,11 +1,11 @@
-"""Wire: limits the size of HTTP responses from model endpoints, and translates failures into errors
+"""Wire: limits the size of HTTP responses from model endpoints, and translates failures to errors
 of minds.
 
-The HTTP libraries read the whole body of an error and each whole line of a stream, however long.
-`limit_answers` adds hooks to a provider's HTTP client. The hooks limit every response, refuse
-compressed responses and web pages, and accept a chat completion that arrives in one piece although
-a stream was requested. `mind_error` converts pydantic-ai's exceptions to errors of minds, whose
-classes determine how the exchange continues.
+The HTTP libraries read the whole body of an error and each whole line of a stream, regardless of
+length. `limit_answers` adds hooks to a provider's HTTP client. The hooks limit every response,
+reject compressed responses and web pages, and accept a chat completion that arrives in one piece
+although a stream was requested. `mind_error` converts pydantic-ai's exceptions to errors of minds,
+whose classes determine how the exchange continues.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
 
 
 class _Streamed(_Bounded):
-    """An answer that is declared as JSON even though a stream was requested. It is read completely,
-    and then passed on as a stream.
+    """A response that is declared as JSON even though a stream was requested. It is read
+    completely, and then passed on as a stream.
 
     pydantic-ai offers no way to read a completion that has already arrived, and asking again
     without a stream would double the cost of every answer.
@@ -110,8 +110,8 @@ class _Streamed(_Bounded):
 
 
 def limit_answers(provider: Provider[Any]) -> None:
-    """Limit the answers that a provider's HTTP client accepts. Bedrock, which uses boto3,
-    is not limited.
+    """Limit the responses that a provider's HTTP client accepts. Bedrock, which uses boto3, is not
+    limited.
     """
     client: Any = getattr(provider, "_own_http_client", None)
     if not isinstance(client, httpx.AsyncClient | httpx2.AsyncClient):
@@ -124,7 +124,9 @@ def limit_answers(provider: Provider[Any]) -> None:
 
 
 def fault_in(error: BaseException) -> IdeabridgeError | None:
-    """Return the error, raised by a hook in this file, that another error wraps, or None."""
+    """Return the error from a hook in this module that another error wraps, or None if there is
+    none.
+    """
     visited: set[int] = set()
     below: BaseException | None = error
     while below is not None and id(below) not in visited:
@@ -168,11 +170,11 @@ async def _check(response: Response) -> None:
 
 
 def _as_stream(body: bytes) -> bytes:
-    """Convert a chat completion that arrived in one piece into the events of a stream.
+    """Convert a chat completion that arrived in one piece to the events of a stream.
 
     Raises:
-        ModelUnavailableError: the body is an error, or not a complete object.
-        ModelRefusalError: the body is a different kind of object.
+        ModelUnavailableError: the body is an error, or is not a complete object.
+        ModelRefusalError: the body is another kind of object.
     """
     try:
         read: object = json.loads(body)
@@ -211,7 +213,7 @@ _OF_SCHEMA: Final = re.compile(
 
 
 def mind_error(error: Exception, place: str = "") -> IdeabridgeError:
-    """Convert an error from pydantic-ai, or from a library below it, into a mind's error.
+    """Convert an error from pydantic-ai, or from a library below it, to an error of a mind.
 
     `place` is the host and port of the endpoint, or "" if they are unknown.
     """

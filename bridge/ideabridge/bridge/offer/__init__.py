@@ -1,3 +1,3 @@
-"""Offer: everything that a run of this bridge could call now, and the catalogues of individual
+"""Offer: everything that a run of this bridge can currently call, and the catalogues of individual
 runs.
 """

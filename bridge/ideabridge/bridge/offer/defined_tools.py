@@ -44,9 +44,9 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
     "description"?, "parameters"?, "output"?}}`, with the values that the definitions fix for calls
     (see `with_fixed`).
 
-    A tool runs the activity named in its definition or, by default, the activity with the name of
-    the tool. If there is neither, the tool is latent. A definition that names a server or an idea
-    is completed by `Offer.with_defined`.
+    A tool runs the activity named in its definition or, by default, the activity with the same name
+    as the tool. If there is neither, the tool is latent. `Offer.with_defined` completes definitions
+    that name a server or an idea.
 
     Raises:
         MessageError: a definition is malformed.

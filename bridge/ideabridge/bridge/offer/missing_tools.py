@@ -1,4 +1,6 @@
-"""Missing tools: explains why tools are missing in this process, for errors about unknown tools."""
+"""Missing tools: explains, for errors about unknown tools, why tools are missing from this
+process.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,12 @@ class MissingTools:
     """Explains why tools are not in the offer, or cannot be called.
 
     Args:
-        configuration: contains the servers' entries, and says whether a project file is ignored.
+        configuration: contains the entries of the servers, and says whether a project file is
+            ignored.
         modules: the servers, whose states explain why tools are missing.
         own: the names of the tools of this process.
-        profile: the profile that restricts the offer, or None. Errors name a server outside the
-            profile only if a call names it.
+        profile: the profile that restricts the offer, or None for no restriction. Errors name a
+            server outside the profile only if a call names it.
         hidden: returns the known tools that are outside the profile.
     """
 
@@ -67,16 +70,16 @@ class MissingTools:
         return f"{self.unused_file()}{self.away(named)}"
 
     def unused_file(self) -> str:
-        """Return sentences about the files that are not used. Each sentence begins with a space.
-        Return "" if all files are used.
+        """Return sentences about the files that are not used, each beginning with a space, or "" if
+        all files are used.
         """
         return "".join(f" {sentence}" for sentence in self._configuration.unused_files)
 
     def away(self, named: Collection[str | None] = ()) -> str:
         """Return a sentence about the servers that are not up, for errors about unknown tools.
 
-        The sentence begins with a space. Return "" if all servers are up. The servers in `named`
-        come first.
+        The sentence begins with a space. The result is "" if all servers are up. The servers in
+        `named` come first.
         """
         reasons: list[str] = []
         left = _AWAY
@@ -97,7 +100,7 @@ class MissingTools:
     def lacking(self, key: ToolKey) -> str | None:
         """Return what a call to a tool lacks in this process, regardless of which servers are up.
 
-        See the function `lacking`.
+        See the `lacking` function.
         """
         lack = lacking(self._configuration, key, self._own)
         hidden = self._hidden_part(key[1], key[0])
@@ -106,7 +109,7 @@ class MissingTools:
         return self._profile.lack(*hidden)
 
     def hides(self, key: ToolKey) -> str | None:
-        """Return why the profile does not contain a tool, or None if it does or there is no
+        """Return why the profile does not contain a tool, or None if it does or if there is no
         profile.
         """
         hidden = self._hidden_part(key[1], key[0])
@@ -118,8 +121,8 @@ class MissingTools:
         return self._profile is None or self._profile.admits_server(name)
 
     def _hidden_part(self, name: str, module: str | None) -> tuple[str, str] | None:
-        """Return the kind and the name of the part that the profile leaves out: the server of an
-        existing tool, or the tool itself. Return None if the profile contains the tool.
+        """Return the kind and name of what the profile omits: the server of an existing tool, or
+        the tool itself. Return None if the profile contains the tool.
 
         Args:
             name: the name of the tool.
@@ -143,9 +146,9 @@ class MissingTools:
         return None
 
     def why_away(self, module: str) -> str | None:
-        """Return a sentence about why a configured server has no tools now.
+        """Return a sentence that says why a configured server currently has no tools.
 
-        It is not up, has not listed its tools, or has none. Return None if the server has tools or
+        The server is not up, has not listed its tools, or has none. Return None if it has tools or
         does not exist.
         """
         if module not in self._modules:
@@ -155,9 +158,7 @@ class MissingTools:
         return _why_away(self._modules[module].status(), listed=self._modules[module].listed)
 
     def absent(self) -> AbsentServers:
-        """Return the reasons why a server that a program imports might be missing in this
-        process.
-        """
+        """Return why a server that a program imports might be missing from this process."""
         servers: dict[str, str] = {}
         for name in self._modules.names:
             reason = self.why_away(name)
@@ -169,11 +170,11 @@ class MissingTools:
     # -- tools that cannot be called ---------------------------------------------------------------
 
     def why_refused(self, name: str, module: str | None = None) -> str | None:
-        """Return a sentence about why a server's tool cannot be called, or None if the tool is
+        """Return a sentence that says why a server's tool cannot be called, or None if the tool is
         unknown.
 
-        The configuration does not allow the tool, its definition is unusable, or the server is
-        disabled, is not up, or has not listed its tools.
+        Possible reasons are that the configuration does not allow the tool, that its definition is
+        unusable, or that the server is disabled, is not up, or has not listed its tools.
 
         Args:
             name: the tool's name, or MODULE_NAME.
@@ -198,8 +199,8 @@ class MissingTools:
         return str(reason)
 
     def why_hidden(self, name: str) -> str | None:
-        """Return why the profile does not contain a tool with this name, from any server. Return
-        None if no tool outside the profile has this name.
+        """Return why the profile does not contain a tool named `name`, from any server. Return None
+        if no tool outside the profile has this name.
         """
         for tool in self._hidden():
             if name in (tool.name, tool.label, f"{tool.module}.{tool.name}") and self._profile:
@@ -224,8 +225,8 @@ class MissingTools:
 
     @contextmanager
     def naming_refused(self, program: str) -> Generator[None]:
-        """Add reasons to an error about a program: why tools and servers that the program might
-        name cannot be called.
+        """Add to an error about a program why tools and servers that the program might name cannot
+        be called.
         """
         try:
             yield
@@ -285,7 +286,8 @@ def _why_away(status: ModuleStatus, *, listed: bool) -> str | None:
 
 
 def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | None) -> str | None:
-    """Return what a call to a tool lacks under a configuration, or None.
+    """Return what a call to a tool lacks under the given configuration, or None if it lacks
+    nothing.
 
     For example: "the server 'git', which is not configured here". None means that the tool might be
     available once its server is up.
@@ -293,7 +295,7 @@ def lacking(configuration: Configuration, key: ToolKey, own: Container[str] | No
     Args:
         configuration: the configuration with the servers.
         key: the server and the name of the tool.
-        own: the names of the process's tools, or None if they are not known.
+        own: the names of the tools of this process, or None if unknown.
     """
     module, name = key
     if module is None:

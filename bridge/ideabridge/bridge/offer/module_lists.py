@@ -1,4 +1,4 @@
-"""Module lists: stores the tool lists from when servers were last up."""
+"""Module lists: stores the tool lists that servers sent when they were last up."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _LOGGED_TOOLS: Final = 5
 
 
 class ModuleLists:
-    """The stored lists of the servers' tools, with a record of how each server was reached.
+    """The stored tool lists of servers, with a record of how each server was reached.
 
-    The key of a list is the fingerprint of the server's configuration. A server with the same name
-    but a different command, address or filter therefore does not use the list. Lists contain no
+    The key of a list is the fingerprint of the server's configuration. Therefore, a server with the
+    same name but a different command, address or filter does not use the list. Lists contain no
     secrets, because `Modules` removes them from definitions.
     """
 
@@ -41,8 +41,8 @@ class ModuleLists:
         self._fingerprints = _fingerprints(configuration)
 
     def follow(self, configuration: Configuration, created: Iterable[str]) -> None:
-        """Switch to another configuration, and pass the stored lists to the servers that it has
-        created.
+        """Switch to another configuration, and pass the stored lists to the servers created for
+        it.
         """
         self._fingerprints = _fingerprints(configuration)
         self.recall(created)
@@ -51,7 +51,7 @@ class ModuleLists:
         """Pass the stored lists to servers before they connect.
 
         A server whose configuration has changed does not get its list, but the names in the list
-        stay reserved for the server.
+        remain reserved for it.
 
         Args:
             names: the names of the servers, or None for all.
@@ -93,7 +93,7 @@ class ModuleLists:
         module.recall_way(Way("legacy", kind, str(way.get("server", ""))))
 
     def keep(self, name: str) -> None:
-        """Store the list of tools of a server that is up, with a record of how the server was
+        """Store the tool list of a server that is up, with a record of how the server was
         reached.
         """
         fingerprint = self._fingerprints.get(name)
@@ -146,7 +146,7 @@ class ModuleLists:
 
 
 def _fingerprints(configuration: Configuration) -> dict[str, str]:
-    """Return the key of the list of each enabled server, keyed by server name."""
+    """Return the key of each enabled server's list, keyed by server name."""
     return {
         name: module_fingerprint(configuration, name)
         for name, module in configuration.modules.items()
@@ -167,8 +167,8 @@ def _offered_in(stored: JSON) -> dict[Kind, list[JSONObject] | None]:
 
 
 def _milder(before: list[Tool], now: list[Tool]) -> list[str]:
-    """Describe the tools whose new hints promise more than the earlier ones, so that calls to them
-    no longer ask a person.
+    """Describe the tools whose new hints promise more than the previous ones, so that calls to
+    these tools no longer ask a person.
     """
     earlier = {tool.name: tool for tool in before}
     promises: list[str] = []

@@ -1,5 +1,5 @@
-"""Named tools: chooses unique names for the tools of this process and of the servers, both as
-listed by servers and as changed by the configuration.
+"""Named tools: assigns unique names to the tools of this process and of the servers, both as listed
+by servers and as changed by the configuration.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def name_tools(toolbox: Toolbox, modules: Modules) -> NamedTools:
 
     A name that the configuration gives to a tool competes with all other names, as if the server
     also listed a tool with the new name. Therefore, neither the new name nor the server's own name
-    can take the place of another tool.
+    can replace another tool.
     """
     listed = modules.known_tools()
     changes = [_change_of(tool, modules) for tool in listed]

@@ -1,12 +1,12 @@
-"""Offer: everything that a run of this bridge could call now, under names that do not collide.
+"""Offer: everything that a run of this bridge can currently call, under names that do not collide.
 
-`Offer` compiles two catalogues: the tools that servers have listed in this process, to run calls,
-and all known tools, to name and search them. `ModuleLists` stores what each server listed when it
-was last up, so that names do not depend on which servers are up.
+`Offer` compiles two catalogues: the tools that servers have listed in this process, for running
+calls, and all known tools, for naming and searching tools. `ModuleLists` stores what each server
+listed when it was last up, so that names do not depend on which servers are up.
 
 The catalogue of a run is selected from the offer by `PlanTools` (a plan), `catalogue_of_program` (a
-program) or `TaskTools` (a task). They wait for servers whose tools a run needs. `MissingTools`
-explains why a tool is missing.
+program) or `TaskTools` (a task), which wait for the servers whose tools the run needs.
+`MissingTools` explains why a tool is missing.
 
 `Offer.to` returns the part of the offer that a caller's profile allows. Every function that takes a
 caller uses `Offer.to`.
@@ -87,9 +87,9 @@ class Offer:
         idea: returns the tool of `idea:NAME` for a caller; see `idea_tool`.
         idea_names: returns the names of the ideas published to a caller, most used first.
         configuration: says whether rules allow tools by name alone (see `know_names`), and whether
-            a project file is being ignored. Its profiles restrict callers.
+            a project file is ignored. Its profiles restrict callers.
         whole: the whole offer, if this offer is the part that a profile allows.
-        profile: the profile, or None for everything.
+        profile: the profile, or None for the whole offer.
 
     Attributes:
         servers, idea, idea_names, configuration, profile: the arguments.
@@ -145,7 +145,7 @@ class Offer:
             )
 
     def forget(self) -> None:
-        """Forget the compiled tools, because a server came up, went down or changed its tools."""
+        """Discard the compiled tools, because a server came up, went down or changed its tools."""
         self._named = None
         self._real_catalogue = None
         self._catalogue = None
@@ -156,8 +156,8 @@ class Offer:
     # -- profiles ----------------------------------------------------------------------------------
 
     def to(self, caller: str) -> Offer:
-        """Return the part of this offer that a caller's profile allows. If the caller has no
-        profile, return this offer itself.
+        """Return the part of this offer that a caller's profile allows, or this offer itself if the
+        caller has no profile.
         """
         if self._whole is not None:
             return self._whole.to(caller)
@@ -204,7 +204,9 @@ class Offer:
         return tuple(name for name in names if self.has_tool(self._tool_of_activity(name)))
 
     def settings(self, settings: Settings) -> Settings:
-        """Return the settings of a run, or of a room in it, with the activities of the profile."""
+        """Return the settings for a run, or for a room in it, with the activities of the
+        profile.
+        """
         if self.profile is None:
             return settings
         return dataclasses.replace(settings, activities=self.activities)
@@ -212,8 +214,7 @@ class Offer:
     def _tool_of_activity(self, name: str) -> Tool:
         """Return the tool that an activity implements.
 
-        If there is no such tool, return a tool without hints, so that a person is asked about calls
-        to it.
+        If there is none, return a tool without hints, so that a person is asked about calls to it.
         """
         return self._toolbox.tools.get(name) or Tool(name)
 
@@ -221,12 +222,11 @@ class Offer:
 
     @property
     def known(self) -> list[Tool]:
-        """Every tool in the toolbox and every tool of the servers.
+        """All tools in the toolbox and of the servers.
 
         The latest list of each server is used, even if it comes from an earlier process, so that
-        names do not depend on which servers are up. A changed tool appears as the configuration
-        shows it, and a hidden tool is left out. The list is the same object until something
-        changes.
+        names do not depend on which servers are up. Changed tools appear as the configuration shows
+        them, and hidden tools are omitted. The list is the same object until something changes.
         """
         return self._all.shown
 
@@ -253,7 +253,7 @@ class Offer:
 
     @property
     def known_catalogue(self) -> Catalogue:
-        """The compiled tools of `known`. They are used to describe tools, not to run them."""
+        """The compiled tools of `known`, which are used to describe tools, not to run them."""
         if self._known_catalogue is None:
             known = self.known
             self._known_catalogue = Catalogue(known, self.latent(known), unlisted=self._all.hidden)
@@ -270,7 +270,7 @@ class Offer:
 
     @property
     def real_catalogue(self) -> Catalogue:
-        """Like `catalogue`, but with every tool as its server lists it, for plans of published
+        """Like `catalogue`, but with every tool as listed by its server, for plans of published
         ideas.
         """
         if self._real_catalogue is None:
@@ -291,16 +291,12 @@ class Offer:
         return Catalogue(tools, self.latent(tools), unlisted=hidden)
 
     def latent(self, tools: Iterable[Tool]) -> list[ToolKey]:
-        """Return the tools of this process that have no activity, so that a mind writes their
-        results.
-        """
+        """Return the tools of this process without an activity, whose results a mind writes."""
         own = [tool for tool in tools if tool.module is None and not is_reader(tool)]
         return [tool.key for tool in own if self._toolbox.activity_for(tool) is None]
 
     def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
-        """Return the current tools with these keys, including rooms. Each tool is returned only
-        once.
-        """
+        """Return the current tools with these keys, including rooms, each only once."""
         keys = list(keys)
         rooms = self.rooms((module for module, _ in keys), caller)
         present = self.to(caller).real_catalogue.joined(rooms, ())
@@ -330,8 +326,8 @@ class Offer:
     def _with_targets(self, offered: list[Tool]) -> list[Tool]:
         """Let each tool in the toolbox that names a server pass its calls to a tool of that server.
 
-        If the server's tool is unknown, leave out the tool that names it. Also leave out tools that
-        name ideas, because not every caller is allowed to use these ideas.
+        If the server's tool is unknown, the tool that names it is omitted. Tools that name ideas
+        are also omitted, because not every caller is allowed to use these ideas.
         """
         own = {id(tool) for tool in self._toolbox if tool.module is not None}
         if not own:
@@ -369,8 +365,8 @@ class Offer:
         *,
         caller: str,
     ) -> Catalogue:
-        """Compile `tools` and `more`. A tool that a context defines replaces the tool of this
-        process with the same name.
+        """Compile `tools` and `more`. Tools defined by a context replace tools of this process with
+        the same names.
 
         Raises:
             PlanError: a definition passes its calls to a tool or an idea that does not exist here.
@@ -380,7 +376,7 @@ class Offer:
         return self.to(caller).compiled([*left, *own.values(), *more])
 
     def _completed(self, tool: Tool, caller: str) -> Tool:
-        """Return a copy of a tool that a context defines, completed with the tool that answers its
+        """Return a copy of a tool defined by a context, completed with the tool that answers its
         calls.
 
         A context can come from a mind. Its definitions can therefore run only tools that already
@@ -408,8 +404,8 @@ class Offer:
             ) from None
 
     def _with_activity(self, tool: Tool, activity: str, caller: str) -> Tool:
-        """Return a tool that passes its calls to an activity in the toolbox. The returned tool has
-        the hints of the activity's tool.
+        """Return a tool that passes its calls to an activity in the toolbox and has the hints of
+        the activity's tool.
         """
         code = self._tool_of_activity(self._toolbox.activity(activity).name)
         profile = self.to(caller).profile
@@ -420,7 +416,7 @@ class Offer:
     # -- waiting for servers -----------------------------------------------------------------------
 
     async def settle(self) -> Catalogue:
-        """Wait up to `SETTLE_SECONDS` until every server is up or has failed, and return the
+        """Wait up to `SETTLE_SECONDS` for every server to be up or have failed, and return the
         catalogue.
         """
         await self.modules.settled(timeout=SETTLE_SECONDS)
@@ -428,16 +424,16 @@ class Offer:
 
     async def know_names(self) -> None:
         """If rules allow tools by name alone, wait up to `SETTLE_SECONDS` until every server's
-        tools are known. Without this wait, the first server to come up would own a name until
-        another server lists a tool with the same name.
+        tools are known. Otherwise, the first server to come up would own a name until another
+        server lists a tool with the same name.
         """
         if self._by_name:
             await self.modules.known(SETTLE_SECONDS)
 
     async def reach(self, modules: Iterable[str | None]) -> None:
-        """Wait up to `SETTLE_SECONDS` until these servers have listed their tools or have failed.
+        """Wait up to `SETTLE_SECONDS` for these servers to list their tools or fail.
 
-        Servers that are not configured are ignored, and so is None, which means this process.
+        Servers that are not configured are ignored, as is None, which means this process.
         """
         await self.know_names()
         configured = {*modules} & {*self.modules.names}
@@ -445,7 +441,7 @@ class Offer:
         await self.modules.reach(unlisted, SETTLE_SECONDS)
 
     async def unreached(self, modules: Collection[str | None]) -> list[ModuleStatus]:
-        """Wait like `reach`, and return the servers that have not listed their tools.
+        """Wait as `reach` does, and return the servers that have not listed their tools.
 
         If None is among the names, wait for every server. Servers that are disabled or not
         configured are ignored.
@@ -465,8 +461,8 @@ class Offer:
         ]
 
     def deadline(self) -> float:
-        """Return the time, by `anyio.current_time`, until which a run that begins now can wait for
-        servers.
+        """Return the time, on the clock of `anyio.current_time`, until which a run that starts now
+        can wait for servers.
         """
         return anyio.current_time() + SETTLE_SECONDS
 

@@ -1,4 +1,4 @@
-"""PlanTools: makes the catalogue of a plan, which contains the tools named by its calls."""
+"""PlanTools: compiles the catalogue of a plan, which contains the tools named by its calls."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ class PlanTools:
     Args:
         offer: everything that a run could call now.
         plan: the plan.
-        caller: the caller who runs the plan. Ideas must be published to this caller.
-        published: whether this is the plan of an idea. The calls in such a plan name tools as
-            servers list them.
+        caller: the caller who runs the plan, and to whom ideas must be published.
+        published: whether this is the plan of an idea, whose calls name tools as servers list them.
 
     Attributes:
         calls: the calls in the plan.
@@ -55,8 +54,7 @@ class PlanTools:
                 name takes precedence.
 
         Raises:
-            PlanError: the calls of a definition would go to a tool or idea that does not
-                exist here.
+            PlanError: a definition passes its calls to a tool or idea that does not exist here.
         """
         offer = self._offer
         modules = [call.module for call in self.calls if not _is_step(call)]
@@ -83,8 +81,8 @@ class PlanTools:
         return catalogue
 
     def _plain_ideas(self, catalogue: Catalogue) -> list[Tool]:
-        """Return the ideas that are named by calls without `_module`. A name refers to an idea only
-        if no tool has the same name.
+        """Return the ideas named by calls without `_module`. A name refers to an idea only if no
+        tool has the same name.
         """
         names: set[str] = set()
         for _, call in self._unknown_to(catalogue):
@@ -95,11 +93,11 @@ class PlanTools:
         return self._offer.rooms(modules, self._caller)
 
     async def catalogue(self) -> Catalogue:
-        """Wait until the servers of the tools that the plan names are up or have failed, and return
+        """Wait for the servers of the tools that the plan names to be up or have failed, and return
         the catalogue of these tools.
 
         The run's journal and idea record this catalogue. If one of the tools is unknown, the
-        catalogue has all tools, so that the error can suggest the nearest names.
+        catalogue contains all tools, so that the error can suggest the nearest names.
 
         Raises:
             SchemaError: the plan's input schema is invalid.
@@ -147,8 +145,8 @@ class PlanTools:
         return modules[tool.module].listed
 
     async def _catalogue_with(self, unlisted: list[WrittenCall]) -> Catalogue:
-        """Wait until the servers that have, or might have, the tools of these calls are up or have
-        failed. Then return the current tools.
+        """Wait for the servers that have or might have the tools of these calls to be up or have
+        failed, and return the current tools.
         """
         offer = self._offer
         deadline = offer.deadline()
@@ -179,9 +177,9 @@ class PlanTools:
         return catalogue
 
     def _owners_of(self, calls: Iterable[WrittenCall]) -> list[str] | None:
-        """Return the servers that are named by calls, or known to have the tools that are called.
-        Return None if any server might have one of these tools. Names of servers that are not
-        configured, or not in the profile, are left out.
+        """Return the servers that the calls name, or that are known to have the tools. Return None
+        if any server might have one of these tools. Servers that are not configured, or not in the
+        profile, are omitted.
         """
         known_catalogue = self._offer.known_catalogue
         owners: list[str] = []
@@ -201,8 +199,8 @@ class PlanTools:
     def _present_if_unambiguous(self) -> Catalogue:
         """Return the result of `present`.
 
-        An idea can be called by its plain name only if no tool has the same name, not even a tool
-        of a server that is down.
+        An idea can be called by its plain name only if no tool has the same name, not even one of a
+        server that is down.
         """
         self._expect_up(self.present(plain_ideas=False))
         return self.present()
@@ -211,7 +209,7 @@ class PlanTools:
 
     def _expect_up(self, catalogue: Catalogue) -> None:
         """Raise an error if a call without `_module` names a tool of a server that is not up,
-        because the name might then mean a different tool.
+        because the name might then refer to a different tool.
         """
         names_away = self._names_away()
         for place, call in self._unknown_to(catalogue):
@@ -226,7 +224,7 @@ class PlanTools:
                     raise PlanError(f"calls[{place}]: {call.tool}: {reason}")
 
     def _names_away(self) -> dict[str, set[str]]:
-        """Return the names of the tools of the profile's servers that are not up now.
+        """Return the names of the tools of those servers in the profile that are currently not up.
 
         The names come from the servers' latest lists.
         """
@@ -264,12 +262,12 @@ class PlanTools:
                 )
 
     def expect_callable(self, catalogue: Catalogue) -> None:
-        """Raise an error if a call names a tool that a server has or might have, but that cannot be
-        called. The error states the reason.
+        """Raise an error if a call names a tool that a server has or might have but that cannot be
+        called. The error says why.
 
         Raises:
             PlanError: a call names such a tool. The argument `catalogue`, which is the result of
-                the method `catalogue`, does not contain this tool.
+                the `catalogue` method, does not contain the tool.
         """
         for place, call in self._unknown_to(catalogue):
             reason = self._offer.missing.why_refused(call.tool, call.module)
@@ -277,9 +275,9 @@ class PlanTools:
                 raise PlanError(f"calls[{place}]: {call.tool[:100]}: {reason}")
 
     def _unknown_to(self, catalogue: Catalogue) -> list[tuple[int, WrittenCall]]:
-        """Return (place, call) for each call whose tool is not in a catalogue.
+        """Return (place, call) for each call whose tool is not in the given catalogue.
 
-        Calls without a tool name are left out, because the check of the plan refuses them.
+        Calls without a tool name are omitted, because checking the plan rejects them.
         """
         unknown: list[tuple[int, WrittenCall]] = []
         for place, call in enumerate(self.calls):

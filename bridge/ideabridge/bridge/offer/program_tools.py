@@ -17,8 +17,8 @@ from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
 
 async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramNames:
-    """Wait until the servers that a program names are up or have failed. Then return the names
-    under which the program calls tools. Servers outside the caller's profile are not started.
+    """Wait for the servers that a program names to be up or have failed, and return the names under
+    which the program calls tools. Servers outside the caller's profile are not started.
     """
     offer = offer.to(caller)
     words = set(re.findall(r"\w+", program))
@@ -44,7 +44,7 @@ def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Ca
 
     Raises:
         PlanError: the server of a tool has never been up in this process. If a server is only
-            reconnecting, a call waits for the server instead.
+            reconnecting, calls wait for it instead.
     """
     tools = names.listed
     present = offer.catalogue
@@ -67,8 +67,8 @@ def catalogue_of_program(offer: Offer, names: ProgramNames, *, asks: bool) -> Ca
 async def tools_of_programs(
     offer: Offer, calls: Sequence[WrittenCall], catalogue: Catalogue, caller: str
 ) -> list[Tool]:
-    """Return the tools that can be called by the programs in a plan's calls. Also return
-    `run_program` with the effects of these tools.
+    """Return the tools that the programs in a plan's calls can call, together with `run_program`,
+    which has the effects of these tools.
 
     Raises:
         PlanError: the server of a tool has never been up here, or the names of a program depend on

@@ -1,4 +1,6 @@
-"""TaskTools: makes the catalogue of a task, which contains the tools selected by its patterns."""
+"""TaskTools: compiles the catalogue of a task, which contains the tools selected by its
+patterns.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +32,20 @@ of each pattern.
 
 
 class TaskTools:
-    """The tools that one task can call: those that its patterns choose, and those that its context
-    defines.
+    """The tools that a task can call: those selected by its patterns, and those defined by its
+    context.
 
-    A name that no tool has, and a pattern such as `*` or `idea:*`, also choose published ideas. A
-    pattern that begins with `idea:` chooses the `MAX_IDEAS` most used ideas that match. Any other
-    pattern chooses the `listed_ideas` most used ideas that match.
+    Published ideas are selected by names that no tool has, and by patterns such as `*` or `idea:*`.
+    A pattern that begins with `idea:` selects the `MAX_IDEAS` most used ideas that match, and any
+    other pattern selects the `listed_ideas` most used ones.
 
     Args:
         offer: everything that a run could call now.
         patterns: names or patterns such as `git_*`, `anonymous.solve` for clean rooms, and
             `idea:NAME` for an idea; or None for all tools.
-        defined: tools that `tool` messages define. Each of these tools replaces the tool with the
-            same name.
-        caller: the caller who started the task. Ideas must be published to this caller.
+        defined: the tools defined by `tool` messages, each of which replaces any tool with the same
+            name.
+        caller: the caller who started the task, and to whom ideas must be published.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class TaskTools:
         self._caller = caller
 
     async def catalogue(self) -> Catalogue:
-        """Wait until the servers of these tools are up or have failed, and return the result of
+        """Wait for the servers of these tools to be up or have failed, and return the result of
         `present`.
 
         Raises:
@@ -114,12 +116,10 @@ class TaskTools:
         return f"tools: nothing matches {shown}.{near}{reasons}{offer.missing.sentences()}"
 
     def present(self) -> Catalogue:
-        """Return the current tools whose names match the patterns, and those that the context
-        defines.
+        """Return the current tools that match the patterns, and those that the context defines.
 
         Raises:
-            PlanError: the calls of a definition would go to a tool or idea that does not
-                exist here.
+            PlanError: a definition passes its calls to a tool or idea that does not exist here.
         """
         offer = self._offer
         passing_to_ideas = offer.passing_to_ideas(self._caller)
@@ -150,7 +150,7 @@ class TaskTools:
     def _may_name_idea(self, name: str) -> bool:
         """Return whether a name can refer to an idea.
 
-        It cannot if a tool in the toolbox or of any server has this name.
+        It cannot if it is the name of a tool in the toolbox or of any server.
         """
         if not is_safe_name(name):
             return False
@@ -159,7 +159,7 @@ class TaskTools:
         return not any(name in names for names in self._offer.modules.reserved().values())
 
     def _matching_ideas(self) -> tuple[list[str], int]:
-        """Return the names of the ideas that wildcard patterns choose, and the number of further
+        """Return the names of the ideas selected by wildcard patterns, and the number of further
         matches.
         """
         wild = [pattern for pattern in self._patterns if has_wildcard(pattern)]
@@ -178,10 +178,11 @@ class TaskTools:
         return chosen, len({*of_ideas, *of_all}) - len(chosen)
 
     def expect(self, name: str, catalogue: Catalogue) -> None:
-        """Check that a catalogue has a tool that the context names.
+        """Check that the catalogue contains a tool that the context names.
 
         Raises:
-            PlanError: the catalogue has no such tool. The message suggests the nearest names.
+            PlanError: the catalogue does not contain the tool. The message suggests the nearest
+                names.
         """
         if chosen_tools(catalogue.tools, [name]):
             return

@@ -1,4 +1,4 @@
-"""Tool names: chooses unique names in plans for the tools of servers."""
+"""Tool names: assigns the tools of servers unique names in plans."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def offered_tools(
 ) -> list[Tool]:
     """Return the tools in the toolbox and those of the servers.
 
-    No tool shadows another: a server's tool gets the name of the server as a prefix if another tool
+    No tool shadows another: a server's tool is prefixed with the name of the server if another tool
     has the same or a similar-looking name, or if the tool's name could be read as the name of
     another server's tool.
 
     Args:
         toolbox: the tools of this process, which keep their names.
         remote: the tools of the servers.
-        away: for each server that is not up, and whose tools are therefore not in `remote`, the
-            names of its tools. A set of names can be empty.
+        away: the names of the tools of each server that is not up, whose tools are therefore not in
+            `remote`. The names can be empty.
     """
     own = list(toolbox.tools.values())
     listed = list(remote)
@@ -59,11 +59,11 @@ def offered_tools(
 
 
 class _Owners:
-    """For each name, the servers that own it. None stands for this process. Names that look alike
-    count as one name.
+    """The servers that own each name. None stands for this process. Names that look alike count as
+    one.
 
-    In addition to the names of its tools, a server owns each of these names with the name of the
-    server as a prefix: `module_tool`, `module.tool` and `module/tool`.
+    In addition to the names of its tools, a server owns each of these names prefixed with the name
+    of the server: `module_tool`, `module.tool` and `module/tool`.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class _Owners:
         self._of_beginnings[f"{shape}/"] = module
 
     def is_doubtful(self, tool: Tool) -> bool:
-        """Return whether a tool's name could be mistaken for the name of another tool."""
+        """Return whether the name of a tool could be mistaken for the name of another tool."""
         shape = skeleton(tool.name)
         if is_disguised(tool.name) or len(self._of_names[shape]) > 1:
             return True
@@ -101,8 +101,8 @@ class _Owners:
 
 
 def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
-    """Return warnings about tools whose names could be mistaken for the names of other tools, keyed
-    by `Tool.origin`.
+    """Return warnings about tools whose names could be mistaken for those of other tools, keyed by
+    `Tool.origin`.
     """
     # The tools with their own names, grouped so that the names in a group look alike.
     groups = defaultdict[str, list[tuple[str, Tool]]](list)
@@ -131,10 +131,9 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
 
 
 def _rivals_of(name: str, group: Iterable[tuple[str, Tool]], safe_names: set[str]) -> list[Tool]:
-    """Return the tools of a group that a name could be mistaken for. The names of a group look
-    alike.
+    """Return the tools in a group of similar-looking names that a name could be mistaken for.
 
-    If there is exactly one safe name, return only the tool with this name.
+    If exactly one of the names is safe, return only the tool with that name.
     """
     rivals: list[Tool] = []
     for other_name, tool in group:
@@ -147,8 +146,8 @@ def _rivals_of(name: str, group: Iterable[tuple[str, Tool]], safe_names: set[str
 
 
 def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
-    """Return notes for people about tools of servers whose names look like the names of other
-    tools, or that have a different name in plans.
+    """Return notes for people about servers' tools whose names look like those of other tools, or
+    that have a different name in plans.
     """
     offered = offered_tools(toolbox, remote)
     warnings = look_alikes(offered)

@@ -1,1 +1,1 @@
-"""Asking: asks the client's model by sampling, and its user through forms."""
+"""Asking: asks the client's model through sampling, and the client's user through forms."""

@@ -1,14 +1,14 @@
-"""Elicitation: determines who decides about a run, and asks the person at the client in forms.
+"""Elicitation: determines who decides about a run, and asks the person at the client through forms.
 
-A person decides in a form, on the page or at a terminal, or the assistant decides with
+Either a person decides, in a form, on the page or at a terminal, or the assistant decides with
 `decide_approval`. If the client shows forms, a person decides and the assistant does not. Some
-clients declare forms but decline every form at once without showing it. Such a client is treated as
-if it had no forms, and nothing is denied.
+clients declare forms but decline every form immediately without showing it. Such a client is
+treated as if it had no forms, and nothing is denied.
 
-Up to 2025-11-25 forms go out on the back-channel of the waiting request (`Forms`). From 2026-07-28
-the request is answered with the forms, and the client repeats it with the person's answers
-(`approval_forms`, `note_answers`). A form belongs to one approval, and an approval to one resolved
-call, so answers cannot be mixed up.
+Up to 2025-11-25, forms are sent on the back-channel of the waiting request (`Forms`). From
+2026-07-28, the response to the request contains the forms, and the client repeats the request with
+the person's answers (`approval_forms`, `note_answers`). A form belongs to one approval, and an
+approval to one resolved call, so answers cannot be mixed up.
 """
 
 from __future__ import annotations
@@ -88,8 +88,7 @@ _ONCE: Final = "choices"
 
 
 class Deciding:
-    """Determines, for each session, whether a person or the assistant decides about the session's
-    runs.
+    """Determines for each session whether a person or the assistant decides about its runs.
 
     `changed` is called when the tools offered to a session change.
     """
@@ -114,8 +113,8 @@ class Deciding:
         """Return whether the client that sent a request shows a person forms about a run.
 
         If a client without a session (2026-07-28 over HTTP) has immediately declined the forms
-        about a run, ideabridge assumes that the client cannot show forms. The assumption covers
-        only that run, because the client cannot be distinguished from the user's other clients.
+        about a run, ideabridge assumes that it cannot show forms. The assumption applies only to
+        that run, because the client cannot be distinguished from the user's other clients.
         """
         if not request.takes_forms:
             return False
@@ -130,7 +129,7 @@ class Deciding:
         """Record that the forms about a run were declined together. Return whether they were
         declined too fast for a person.
 
-        `seconds` is the time between sending the forms and getting the answer.
+        `seconds` is the time between sending the forms and receiving the answer.
         """
         key = self._key(request)
         now = time.monotonic()
@@ -167,10 +166,10 @@ class Deciding:
     @asynccontextmanager
     async def holding(self, run: Run, request: ToolRequest) -> AsyncGenerator[None]:
         """If the client shows forms, prevent the assistant from deciding about a run while a
-        request is waiting for that run.
+        request is waiting for it.
 
-        The hold begins when the run asks something, or when the request ends before the run. The
-        hold is stored, so it applies to all sessions and processes. It ends when a form is declined
+        The hold begins when the run asks something, or when the request ends before the run. It is
+        stored, so that it applies to all sessions and processes, and ends when a form is declined
         immediately.
         """
 
@@ -232,7 +231,7 @@ class Deciding:
         return holders
 
     def offers(self, request: ToolRequest) -> bool:
-        """Return whether the client's model is offered `decide_approval`."""
+        """Return whether `decide_approval` is offered to the client's model."""
         return not only_persons(self.bridge.approval) and not self.shows_forms(request)
 
     def by_person(self, run: Run, request: ToolRequest) -> str | None:
@@ -246,7 +245,7 @@ class Deciding:
         return None
 
     def who_decides(self, run: Run, request: ToolRequest) -> str:
-        """Return a sentence for an answer about who decides, and how."""
+        """Return a sentence for an answer that says who decides, and how."""
         return self.by_person(run, request) or BY_ASSISTANT.format(self.commands_of(request).places)
 
     def commands_of(self, request: ToolRequest) -> Commands:
@@ -260,8 +259,8 @@ class Deciding:
         return Commands(page=self.commands.page)
 
     def _key(self, request: ToolRequest) -> str:
-        """Return an id for the client: the id of its session or, if it has no session, the id of
-        its request.
+        """Return an id for the client: that of its session or, if it has none, that of its
+        request.
         """
         http: object = request.context.request
         if not isinstance(http, Request):
@@ -279,14 +278,14 @@ class Deciding:
 
 
 def in_form(request: ToolRequest) -> Decider:
-    """Return the `Decider` for a person who answers a form of a request."""
+    """Return the `Decider` for a person who answers a form belonging to the request."""
     return Decider("person", "form", person_of(request.caller))
 
 
 def by_tool(request: ToolRequest) -> Decider:
     """Return the `Decider` for the assistant.
 
-    A model calls `decide_approval`, even if a person told it to.
+    `decide_approval` is called by a model, even if a person told it to.
     """
     return Decider("assistant", "tool", person_of(request.caller))
 
@@ -351,7 +350,7 @@ def _approval_of(
 ) -> Decision | str:
     """Return the decision to run a call, possibly with the person's values for its assumptions.
 
-    `answer` says whether later calls are allowed to run, too.
+    `answer` says whether later calls may run, too.
     """
     chosen = dict[str, Candidate]()
     for name, assumption, texts in assumed_of(approval):
@@ -401,8 +400,7 @@ async def _decide(
     """Apply a person's answer to a waiting call. A late answer has no effect.
 
     Returns:
-        The reason why the answer is not accepted if the person can answer again, and otherwise
-            None.
+        Why the answer is not accepted, if the person can answer again, and None otherwise.
     """
     decision = _decision_of(result, approval, in_form(request))
     if not isinstance(decision, Decision) or not _is_pending(run, approval.approval):
@@ -459,7 +457,7 @@ class Forms:
         self._keys_asked: set[str] = set()
 
     def update(self) -> None:
-        """Send the forms for new approvals, and withdraw those for decided ones."""
+        """Send forms for new approvals, and withdraw those for decided ones."""
         pending = {approval.approval: approval for approval in self._run.pending()}
         for key, scope in self.open.items():
             if key not in pending:
@@ -509,7 +507,7 @@ class Forms:
 
 
 async def wait_with_forms(run: Run, request: ToolRequest, deciding: Deciding) -> None:
-    """Wait for a run, and ask the person about its calls in the meantime. Afterwards, withdraw the
+    """Wait for a run, asking the person about its calls in the meantime. Finally, withdraw any
     forms that are still open.
     """
     async with anyio.create_task_group() as group:
@@ -527,10 +525,10 @@ async def ask_once(
     """Show the person a form that does not belong to a run.
 
     Returns:
-        The answer, or None if the client declined immediately, without showing the form.
+        The answer, or None if the client declined immediately without showing the form.
 
     Raises:
-        InputRequired: the request must be answered with the form; the client repeats it with the
+        InputRequired: the response must contain the form; the client repeats the request with the
             answer.
     """
     if request.form_answer is not None:
@@ -557,7 +555,7 @@ async def ask_once(
 def answer_once(
     last: Round, responses: Mapping[str, types.InputResponse]
 ) -> tuple[types.ElicitResult, float]:
-    """Return the answer to the form of `ask_once`, and the number of seconds since it was sent."""
+    """Return the answer to the form of `ask_once`, and the seconds since the form was sent."""
     response = responses.get(_ONCE)
     if isinstance(response, types.ElicitResult):
         result = response
@@ -579,9 +577,9 @@ async def note_answers(
     """Submit the person's answers to the forms of a round.
 
     Returns:
-        The round, with the approvals that stay open and those that the person is asked about again.
-        If the third answer to a form is not accepted either, the person is not asked again, and a
-        note in `request.notes` says so.
+        The round, with the approvals that remain open and those that the person is asked about
+        again. If the third answer to a form is not accepted either, the person is not asked again,
+        and a note in `request.notes` says so.
     """
     left = list(last.left)
     faults = dict[str, tuple[int, str]]()
@@ -620,7 +618,7 @@ async def note_answers(
 
 
 async def wait_until_asked(run: Run, last: Round) -> None:
-    """Wait until a run needs the person. Then give other calls a moment to finish, so that one
+    """Wait until a run needs the person, then give other calls a moment to finish, so that one
     round contains as many forms as possible.
     """
     while run.status == "running" and not open_forms(run, last):
@@ -642,7 +640,7 @@ def approval_forms(
     approvals: list[ApprovalRequest], last: Round, request: ToolRequest, deciding: Deciding
 ) -> JSONObject:
     """Return the forms for the next round, keyed by approval. `last` contains the reasons why
-    earlier answers were not accepted.
+    previous answers were not accepted.
     """
     forms: JSONObject = {}
     for approval in approvals:

@@ -1,11 +1,12 @@
-"""Calls elsewhere: passes answers on to calls that are parked on other servers with the same store
+"""Calls elsewhere: passes answers to calls that are parked on other servers with the same store
 (see `relaying`).
 
 When a client repeats its request, a load balancer can send it to a server other than the one that
 holds its call. The server that receives the request (the asker) writes the answers to the store.
 The server that holds the call (the holder) passes them to the call and writes the outcome back:
 
-    asker {"caller", "responses"} -> holder {"taken": n}, with another n every 3 s -> holder {"outcome"} -> deleted
+    asker {"caller", "responses"} -> holder {"taken": n}, with another n every 3 s -> holder
+        {"outcome"} -> deleted
 
 The asker deletes the row early if its client disconnects. The holder then cancels the call.
 """
@@ -54,15 +55,15 @@ next question as `InputRequired`."""
 
 
 class CallElsewhereError(IdeabridgeError):
-    """The server that holds the call did not respond, or responded with an error."""
+    """Raised when the server that holds a call does not respond, or responds with an error."""
 
 
 class CallsElsewhere:
-    """Sends answers to the other servers on a store, and serves calls that other servers send.
+    """Sends answers to the other servers on a store, and handles answers that other servers send.
 
     Args:
         bridge: the bridge, whose store the servers share.
-        group: a task group that lives as long as the server.
+        group: a task group with the same lifetime as the server.
         held_keys: returns the keys of the calls that are parked here.
         resume: continues a parked call.
         give_up: cancels a parked call.
@@ -109,7 +110,7 @@ class CallsElsewhere:
                 self._group.start_soon(self._serve, row, key, question)
 
     async def _serve(self, row: str, key: str, question: JSONObject) -> None:
-        """Pass the answers to a call that is parked here, and write the call's outcome."""
+        """Pass the answers to a call that is parked here, and write the outcome of the call."""
         try:
             if not await self._replace(row, {"taken": 0}):
                 return
@@ -165,19 +166,20 @@ class CallsElsewhere:
     async def ask(
         self, key: str, caller: str, responses: Mapping[str, types.InputResponse], lost: str
     ) -> Any:
-        """Return the result of a call that is parked on another server.
+        """Send answers to a call that is parked on another server, and return the result of the
+        call.
 
         Args:
             key: the key of the call.
-            caller: the caller to whom the call belongs.
+            caller: the caller that the call belongs to.
             responses: the answers for the call.
-            lost: the error message to use if the other server does not respond.
+            lost: the error message if the other server does not respond.
 
         Raises:
             InputRequired: the server asks another question.
             CallElsewhereError: the other server does not respond, or the call has failed.
-            ModuleToolError, ModuleOutputError, ModuleProtocolError, MCPError: the error that the
-                called server or the client returned.
+            ModuleToolError, ModuleOutputError, ModuleProtocolError, MCPError: the called server or
+                the client returned this error.
         """
         row = f"{_TOPIC} {key}.{secrets.token_hex(8)}"
         answers: JSONObject = {name: wire(response) for name, response in responses.items()}
@@ -229,7 +231,7 @@ class CallsElsewhere:
 
 
 def _opened(outcome: JSONObject) -> Any:
-    """Return the result in an outcome, or raise the error or question that it contains."""
+    """Return the result in an outcome, or raise the error or question in it."""
     [(kind, value)] = outcome.items()
     body = cast("Any", value)
     match kind:

@@ -1,9 +1,9 @@
-"""Forms: writes the messages and fields that a person at the client sees for a decision or a
+"""Forms: composes the messages and fields shown to the person at the client for a decision or a
 server's question.
 
 A person can approve only what the form shows in full: a call or plan that does not fit cannot be
 approved in the form. Each line of text from outside begins with a mark, so that it cannot be
-mistaken for text by ideabridge.
+mistaken for text from ideabridge.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Commands:
     Attributes:
         ui: opens the page for this server's store in a browser.
         link: creates a link that signs the owner in to the page.
-        page: the address of this server's web page, if it has one. The address does not sign
-            anybody in.
+        page: the address of this server's web page, if it has one. The address does not sign anyone
+            in.
         serve: the arguments with which an assistant starts a server on the same store.
     """
 
@@ -121,11 +121,10 @@ the decision `approve`."""
 
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
-    """Return the fields of a form, for a decision or for a server's question.
+    """Return the fields of a form for a decision or for a server's question.
 
-    The fields of a server's question are marked as the server's.
-
-    If the call is not shown in full, it can only be refused in the form.
+    The fields of a server's question are marked as the server's. A call that is not shown in full
+    can only be refused in the form.
     """
     if request.inquiry is not None:
         return _of_module(request.inquiry)
@@ -161,7 +160,7 @@ def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
 
 
 def _answers(request: ApprovalRequest, meanings: Mapping[Choice, str]) -> dict[str, str]:
-    """Return the answers that a form offers, with their titles."""
+    """Return the answers offered by a form, with their titles."""
     answers: dict[str, str] = {}
     for choice, title in meanings.items():
         answers[choice] = title
@@ -202,7 +201,7 @@ def assumed_of(request: ApprovalRequest) -> Iterator[tuple[str, Assumption, dict
 
 
 def answers_of(request: ApprovalRequest) -> tuple[str, ...]:
-    """Return the answers that the form offers. A form for a server's question offers none."""
+    """Return the answers offered by the form, or none for a server's question."""
     if request.question is not None:
         return ()
     return tuple(_answers(request, _meanings(request)))
@@ -232,10 +231,11 @@ def _of_module(question: Inquiry) -> types.ElicitRequestedSchema:
 
 
 def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
-    """Return a schema in which all text is visible and the choice titles are marked as the
+    """Return a schema in which all text is visible and the titles of choices are marked as the
     server's.
 
-    Field names and the choices themselves stay unchanged; they were checked when the server asked.
+    Field names and the choices themselves are unchanged, because they were checked when the server
+    asked.
     """
     cleaned = dict(field)
     for key, value in field.items():
@@ -256,7 +256,7 @@ def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
 def publication_form(
     ref: str, name: str, choices: JSONObject, commands: Commands
 ) -> tuple[str, types.ElicitRequestedSchema]:
-    """Return the message and the form in which a person accepts an assistant's choices for
+    """Return the message and the form through which a person accepts an assistant's choices for
     publishing a run or idea.
     """
     whole = fits(choices, "", FORM)
@@ -293,7 +293,7 @@ def marked_question(
     Args:
         module: the server.
         question: the server's question, checked and without secrets.
-        fault: the reason why the last answer was not accepted.
+        fault: why the last answer was not accepted, or None if there was no such answer.
     """
     params = question.params
     if isinstance(params, types.ElicitRequestFormParams):
@@ -342,7 +342,7 @@ def _marked_sampling(
 
 
 def _marked_content(module: str, content: Any) -> Any:
-    """Return the content of a message with its text marked, including the text in tool results."""
+    """Return the content of a message with its text marked, including text in tool results."""
     if isinstance(content, list):
         return [_marked_content(module, block) for block in cast("list[Any]", content)]
     if isinstance(content, types.TextContent):
@@ -368,8 +368,8 @@ def message(
     """Return the message of a form: the tool, its server, the resolved parameters as JSON, the
     reason for the question, and why the last answer was not accepted (`fault`).
 
-    If the parameters do not fit, the message contains the start, the end, the length and the
-    SHA-256 of each long value, and a command that shows everything.
+    If the parameters do not fit, the message contains the beginning, end, length and SHA-256 of
+    each long value, and a command that shows everything.
     """
     lines = [_headline(request)]
     if fault:
@@ -413,7 +413,7 @@ def message(
 
 
 def _words_of_module(question: Inquiry) -> Iterator[str]:
-    """Return lines with a server's question. The lines also say where the answer goes."""
+    """Yield the lines of a server's question, which also say where the answer goes."""
     for line in question.message.split("\n"):
         yield from _marked(visible(line))
     yield ""
@@ -422,10 +422,9 @@ def _words_of_module(question: Inquiry) -> Iterator[str]:
 
 
 def _reasons(text: str) -> Iterator[str]:
-    """Return the reasons for the question, one per line.
+    """Yield the reasons for the question, one per line.
 
-    Line breaks within a reason are made visible, so that one reason cannot look like several
-    reasons.
+    Line breaks in a reason are made visible, so that one reason cannot look like several.
     """
     first, *more_lines = text[: FORM.reasons].split("\n")
     yield f"Why it asks: {visible(first)}"
@@ -462,7 +461,7 @@ def _is_whole(request: ApprovalRequest) -> bool:
 
 def _sums(request: ApprovalRequest) -> str:
     """Return a note that says how many calls or executions an approval covers, if the listed values
-    do not show the number.
+    do not show this.
     """
     if request.question is not None:
         return ""
@@ -476,8 +475,8 @@ def _sums(request: ApprovalRequest) -> str:
 
 
 def _lines(values: JSONObject, *, whole: bool, titles: bool = False) -> list[str]:
-    """Return the values as lines. Unless they are shown `whole`, only the start and the end of each
-    long value appear. For `titles`, see `ValueTable`.
+    """Return the values as lines. Unless `whole` is set, only the beginning and end of each long
+    value appear. For `titles`, see `ValueTable`.
     """
     if whole:
         return list(ValueTable(values, _LINE_WIDTH, titles=titles).lines())
@@ -536,7 +535,7 @@ def _wrapped(text: str) -> Iterator[str]:
 
 
 def _marked(text: str, first: str = MARK) -> Iterator[str]:
-    """Return text in marked lines of at most `_LINE_WIDTH` columns. The first line begins with
+    """Yield the text as marked lines of at most `_LINE_WIDTH` columns. The first line begins with
     `first`.
     """
     return wrap_visible(text, _LINE_WIDTH, first=first, further=f"{MARK}  ")

@@ -1,16 +1,17 @@
-"""Relaying: passes the questions that servers ask (forms, addresses, sampling, roots) on to the
-clients of direct calls.
+"""Relaying: passes questions from servers (forms, addresses, sampling, roots) on to the clients of
+direct calls.
 
-The questions are checked and marked like the questions of runs, and the answers are checked, too;
-see `modules/asking.py` and `forms`.
+The questions are checked and marked like those of runs, and the answers are checked, too; see
+`modules/asking.py` and `forms`.
 
 The client and the server can use different versions of the protocol:
 
     client      server      a question reaches the client
     2025-11-25  either      as a request during the call
-    2026-07-28  2026-07-28  instead of the result; the server gets its own state back, and nothing is held: the
-                            sealed state contains the questions, and the answers are checked against them
-    2026-07-28  2025-11-25  instead of the result; the call at the server is parked until the client repeats its request
+    2026-07-28  2026-07-28  instead of the result; the server gets its own state back, and nothing
+        is held: the sealed state contains the questions, and the answers are checked against them
+    2026-07-28  2025-11-25  instead of the result; the call at the server is parked until the client
+        repeats its request
 
 A parked call stays in this process until `ANSWER_SECONDS` after a question. If the client repeats
 its request at another server on the same store, that server gets the result from this server (see
@@ -90,8 +91,8 @@ _ENDED: Final = (
 def redacted_message(message: MessageT, secrets: Secrets) -> MessageT:
     """Return a message to a client with all configured secrets removed.
 
-    Every message that is sent on behalf of a server passes through this function, even if it was
-    checked before.
+    Every message sent on behalf of a server passes through this function, even if it was already
+    checked.
     """
     wire_form = wire(message)
     redacted = secrets.redact(wire_form)
@@ -109,11 +110,10 @@ class RelayedClient:
 
     Args:
         context: the request.
-        secrets: values that are removed from every message to the client.
+        secrets: the values to remove from every message to the client.
         last: the round that a repeated request continues.
         responses: the answers in a repeated request.
-        log_level: the lowest level of log messages that the client wants, or None if the client
-            wants no log messages.
+        log_level: the lowest level of log messages that the client wants, or None if it wants none.
     """
 
     def __init__(
@@ -145,8 +145,8 @@ class RelayedClient:
 
     @property
     def capabilities(self) -> JSONObject:
-        """The capabilities for answering questions that the client declares, in wire form. There
-        are no capabilities if the client cannot be asked.
+        """The client's declared capabilities for answering questions, in wire form. Empty if the
+        client cannot be asked.
         """
         if self._capabilities is None:
             session = self._context.session
@@ -211,10 +211,10 @@ class RelayedClient:
 
 
 class _ParkedCall:
-    """A call to a server of the handshake era for a client of 2026-07-28.
+    """A call to a server of the handshake era on behalf of a client of 2026-07-28.
 
-    A question of the server waits until the client repeats its request. The parked call acts as the
-    server's `DirectClient`.
+    Any question from the server waits until the client repeats its request. The parked call acts as
+    the server's `DirectClient`.
     """
 
     takes_rounds = False
@@ -283,7 +283,7 @@ class _ParkedCall:
         return self._answers.pop(name)
 
     def give(self, responses: Mapping[str, types.InputResponse]) -> None:
-        """Pass the client's answers on to the server. An answer to a question that was not asked is
+        """Pass the client's answers on to the server. Answers to questions that were not asked are
         ignored.
         """
         answers = {
@@ -317,9 +317,9 @@ class _ParkedCall:
 
 
 def _named_in(result: JSONObject) -> Iterator[str]:
-    """Return the URIs of the resources that a result mentions.
+    """Yield the URIs of the resources that a result mentions.
 
-    They are in links and embedded resources, also within messages, and in resource contents.
+    They are in links, embedded resources (also within messages), and resource contents.
     """
     for block in objects_in(result.get("content")):
         yield from _named_by(block)
@@ -371,7 +371,7 @@ class Relaying:
         self._named: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def note_named(self, module: str, result: JSONObject, caller: str) -> None:
-        """Record the resources mentioned in a server's result for a caller.
+        """Record for a caller which resources a server's result mentions.
 
         They might be missing from the server's lists.
         """
@@ -383,7 +383,9 @@ class Relaying:
             self._named.popitem(last=False)
 
     def module_that_named(self, uri: str, caller: str) -> str:
-        """Return the server whose result first mentioned this resource to a caller, or ""."""
+        """Return the server whose result first mentioned a resource to a caller, or "" if there is
+        none.
+        """
         return self._named.get((caller, uri), "")
 
     def set_level(self, session: str, level: types.LoggingLevel) -> types.LoggingLevel:
@@ -410,18 +412,18 @@ class Relaying:
         module: str,
         call: Callable[[Module, DirectClient], Awaitable[AnswerT]],
     ) -> AnswerT:
-        """Return the result of a call to a server, made with the caller's sign-in.
+        """Call a server with the caller's sign-in, and return the result.
 
         Args:
             context: the request of the client.
             last: the round that a repeated request continues.
             responses: the answers in a repeated request.
-            module: the server's name.
-            call: a function that calls the server on behalf of a client.
+            module: the name of the server.
+            call: calls the server on behalf of a client.
 
         Raises:
-            InputRequired: the server asks a question first, and the client accepts questions in
-                place of a result.
+            InputRequired: the server asks a question first, and the client accepts questions
+                instead of a result.
             ParkedCallError: too many calls are parked, or this call is no longer parked.
             MCPError: the server needs a capability that the client does not declare.
         """
@@ -462,7 +464,8 @@ class Relaying:
     def _checked(
         self, module: str, last: Round, responses: Mapping[str, types.InputResponse]
     ) -> dict[str, types.InputResponse] | None:
-        """Return the answers to a server's questions of the last round, or None without any.
+        """Return the answers to a server's questions from the last round, or None if there are
+        none.
 
         Raises:
             InputRequired: an answer is not accepted, so its question is asked again.

@@ -1,7 +1,7 @@
-"""Tool requests and rounds. In a round, the server answers a request with questions, and the client
-repeats the request with answers (MCP 2026-07-28).
+"""Tool requests and rounds. In a round, the server responds to a request with questions, and the
+client repeats the request with the answers (MCP 2026-07-28).
 
-Up to 2025-11-25, questions go out on the back-channel of the waiting request instead.
+Up to 2025-11-25, questions are instead sent on the back-channel of the waiting request.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class ToolRequest:
     Attributes:
         resumed: the run that the request started earlier, if the request is repeated with answers.
         round: the state of the request after its rounds so far.
-        sampled: the number of questions that were sent to the client's model on the back-channel.
-        halted: whether to stop asking the client's model within this request.
-        key: identifies a client that has no session. The rounds of a request all have the same key.
-        form_answer: the answer to a form that does not belong to a run, and the number of seconds
-            since the form was sent.
-        notes: notes for the caller, such as the reason why the caller is asked for a solution.
+        sampled: the number of questions sent to the client's model on the back-channel.
+        halted: whether to stop asking the client's model during this request.
+        key: identifies a client that has no session. All rounds of a request have the same key.
+        form_answer: the answer to a form that does not belong to a run, and the seconds since the
+            form was sent.
+        notes: notes for the caller, such as why the caller is asked for a solution.
         relayed: the last round of a repeated direct call whose server asked a question.
         responses: the answers in the request, keyed by the names of their questions.
     """
@@ -69,7 +69,9 @@ class ToolRequest:
 
     @property
     def progress(self) -> OnProgress | None:
-        """The function that sends a progress notification, or None if the client wants none."""
+        """The function that sends a progress notification, or None if the client does not want
+        any.
+        """
         return self.context.session.report_progress if self.wants_progress else None
 
     @property
@@ -84,7 +86,7 @@ class ToolRequest:
 
     @property
     def has_rounds(self) -> bool:
-        """True if the request can be answered with questions and repeated."""
+        """True if the response can contain questions and the request can be repeated."""
         return self.context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     @property
@@ -121,7 +123,7 @@ class Sample:
     Attributes:
         run: the run (or room) that is waiting for the solution.
         turn: the turn of this Request.
-        attempt: the number of malformed answers that this Request has got so far.
+        attempt: the number of malformed answers to this Request so far.
     """
 
     run: str
@@ -131,22 +133,22 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The content of the sealed state that a repeated request carries.
+    """The content of the sealed state in a repeated request.
 
     Attributes:
         run: the id of the run.
         number: the number of rounds so far.
         asked: the approvals that the last forms asked about. Only these can be answered.
-        left: the approvals that the person left open. This request does not ask about them again.
+        left: the approvals that the person left open, which this request does not ask about again.
         samples: the Requests that were last sent to the client's model.
-        faults: for each approval that the person is asked about again, the number of answers that
-            were not accepted, and the reason for the last one.
+        faults: for each approval that the person is asked about again, the number of rejected
+            answers, and why the last one was rejected.
         at: the time at which the forms were sent, in seconds since 1970.
         key: see `ToolRequest.key`.
         state: the state of the server whose questions are relayed; see `relaying`.
-        questions: the server's open questions, keyed by name, in wire form and not marked.
+        questions: the server's open questions, keyed by name, in wire form and unmarked.
         given: the answers for the server, keyed by name, in wire form.
-        tries: the number of times that these questions have been repeated.
+        tries: how many times these questions have been repeated.
         parked: the key of a parked call and the process that holds it, or "".
     """
 
@@ -166,7 +168,7 @@ class Round:
 
     @property
     def is_relayed(self) -> bool:
-        """True if the round belongs to a direct call whose server asked the client."""
+        """True if the round belongs to a direct call whose server asked the client something."""
         return self.state is not None or bool(self.questions) or bool(self.parked)
 
 
@@ -179,12 +181,12 @@ def read_state(text: str) -> Round:
 
 
 def sample_key(number: int) -> str:
-    """Return the name of the n-th Request in a round. The answer to it has the same name."""
+    """Return the name of the n-th Request in a round, which its answer also has."""
     return f"solution-{number}"
 
 
 class InputRequired(Exception):  # noqa: N818 - not an error
-    """Raised to answer the request with questions. `result` is an `InputRequiredResult` in wire
+    """Raised to respond to the request with questions. `result` is an `InputRequiredResult` in wire
     form.
 
     If no further round follows, the client repeats the request with only the answers.

@@ -1,7 +1,7 @@
-"""Sampling: the client's model writes the Solutions of a run (`sampling/createMessage`).
+"""Sampling: lets the client's model write the Solutions of a run (`sampling/createMessage`).
 
 The store treats such a run like one whose Solutions the caller submits: in the status
-`needs_solution` it has no driver, and the process that submits the Solution carries out the next
+`needs_solution`, it has no driver, and the process that submits the Solution carries out the next
 step. So the run survives restarts, and any server on the store can continue it. `_question` builds
 the parameters for a Request, `_solution_in` reads the answer, and `Sampler` asks and submits.
 """
@@ -74,14 +74,16 @@ _SETTINGS: Final = {"max_tokens": "maxTokens", "temperature": "temperature"}
 
 
 class SampleError(IdeabridgeError):
-    """The answer from the client's model contains no solution. The message describes the answer."""
+    """Raised when the answer from the client's model contains no solution. The message describes
+    the answer.
+    """
 
 
 def _is_refusal(error: MCPError) -> bool:
     """Return whether the person at the client refused.
 
-    The specification defines a code for this, but hosts use other codes, so the words of the
-    message count, too.
+    The specification defines a code for this, but hosts use other codes, so the wording of the
+    message is considered, too.
     """
     return error.error.code == _REJECTED or _REFUSAL.search(error.error.message) is not None
 
@@ -96,8 +98,8 @@ def _question(
     *,
     tools: bool,
 ) -> JSONObject:
-    """Return the parameters of `sampling/createMessage` in wire form. The parameters include the
-    last rejected answer with its errors.
+    """Return the parameters of `sampling/createMessage` in wire form, including the last rejected
+    answer with its errors.
     """
     system = [_LEAD_TOOL if tools else _LEAD_TEXT, rules(request.schema)]
     messages: list[JSONObject] = []
@@ -167,9 +169,7 @@ def _repair(messages: list[JSONObject], rejected: SolutionRejected) -> None:
 
 
 def _preferences(settings: SamplingSettings, request: Request) -> JSONObject:
-    """Return the configured model preferences, which the preferences of message handlers
-    override.
-    """
+    """Return the configured model preferences, overridden by those of message handlers."""
     params: JSONObject = {"maxTokens": settings.max_tokens}
     if settings.temperature is not None:
         params["temperature"] = settings.temperature
@@ -202,8 +202,8 @@ _Result: TypeAlias = types.CreateMessageResult | types.CreateMessageResultWithTo
 
 
 def _solution_in(result: _Result) -> JSONObject:
-    """Return the solution in an answer: the input of the tool call or, without a call, the JSON in
-    its text, which is parsed leniently.
+    """Return the solution in an answer: the input of the tool call or, if there is none, the JSON
+    in the text, which is parsed leniently.
 
     Raises:
         SampleError: the answer has no solution; the message describes the answer, and says whether
@@ -292,7 +292,7 @@ def _repeats(result: _Result, rejected: SolutionRejected) -> bool:
 
 
 def _journaled(result: _Result) -> str:
-    """Return an answer that has no solution in the form that the journal stores."""
+    """Return an answer that has no solution in the form for the journal."""
     blocks = _blocks(result)
     texts = list[str]()
     left = _KEPT_CHARACTERS
@@ -329,8 +329,8 @@ class Sampler:
     """Sends Requests to the models of clients, and submits the answers.
 
     In 2026-07-28, a client that refuses or abandons a call sends nothing: it just does not repeat
-    the request. So the Requests of a round are stored under their root run, where every process can
-    find those that have no answer.
+    the request. So the Requests of a round are stored under their root run, where any process can
+    find those without an answer.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -346,7 +346,9 @@ class Sampler:
         return run.root.turns.mind == SAMPLING and request.samples
 
     def explain(self, run: Run, request: ToolRequest, seconds: float) -> None:
-        """Add a note on why the caller is asked for a solution although the run uses sampling."""
+        """Add a note that says why the caller is asked for a solution although the run uses
+        sampling.
+        """
         if request.notes or not _waiting(run) or run.status != "needs_solution":
             return
 
@@ -407,7 +409,7 @@ class Sampler:
 
     def waits_for_others(self, run: Run, request: ToolRequest) -> bool:
         """Return whether this client's model would be asked if other requests were not waiting for
-        their clients' answers.
+        answers from their clients.
         """
         if request.halted or not self.can_ask(run, request):
             return False
@@ -419,8 +421,8 @@ class Sampler:
     def _open(self, run: Run, request: ToolRequest) -> tuple[list[Run], list[Run], list[_Sent]]:
         """Sort the waiting runs by whether their Requests can be sent.
 
-        Return the runs whose Requests can be sent now, the runs whose Requests other requests of
-        this process have sent, and the unanswered Requests of earlier rounds.
+        Return the runs whose Requests can be sent now, the runs whose Requests have been sent by
+        other requests in this process, and the unanswered Requests of earlier rounds.
         """
         waiting = _waiting(run)
         # If a client has refused, do not ask it again just because someone looks at the run.
@@ -459,7 +461,9 @@ class Sampler:
         return [question for question in sent if question[0] in samples]
 
     def _store_sent(self, root: Run, samples: Sequence[Sample]) -> None:
-        """Store Requests before they are sent, and remove those that no run waits for any more."""
+        """Store Requests before they are sent, and remove those that no run is waiting for any
+        more.
+        """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         sent = {sample.run: (sample, at) for sample, at in self._unanswered(root, _waiting(root))}
         sent.update((sample.run, (sample, now)) for sample in samples)
@@ -479,7 +483,7 @@ class Sampler:
     async def ask(self, run: Run, request: ToolRequest) -> bool:
         """Send the open Requests to the client's model and submit the answers, until no Request is
         left. Return False if none was sent. If another client is already answering a Request, wait
-        for that client, and send the Request to this client's model only if the other client fails.
+        for that client, and send the Request to this client's model only if the other one fails.
         """
         if self.waits_for_others(run, request):
             await run.runner.wait_changed()
@@ -598,7 +602,7 @@ class Sampler:
     async def questions(
         self, due: list[Run], request: ToolRequest
     ) -> tuple[JSONObject, tuple[Sample, ...]]:
-        """Return the questions for a round, keyed by name, and the Requests that they ask."""
+        """Return the questions for a round, keyed by name, and the Requests that they contain."""
         questions: JSONObject = {}
         samples: list[Sample] = []
         for run in due:
@@ -623,8 +627,8 @@ class Sampler:
     async def answered(
         self, last: Round, request: ToolRequest, responses: Mapping[str, types.InputResponse]
     ) -> None:
-        """Submit the answers that the client's model gave in a round. If only some answers are
-        accepted, report the rejected ones.
+        """Submit the answers that the client's model gave in a round. If only some are accepted,
+        report the others.
 
         Raises:
             SettledTurnError: the turn already has a different solution, or the answer repeats an
@@ -658,7 +662,7 @@ class Sampler:
         )
 
     def _expect_new(self, run: Run, sample: Sample, result: _Result) -> None:
-        """Reject an answer that repeats a malformed one or whose question has since been asked
+        """Reject an answer that repeats a malformed one, or whose question has since been asked
         again.
         """
         if not run.machine.awaits_solution or run.turn != sample.turn or sample == _sample_of(run):

@@ -1,4 +1,4 @@
-"""Signing in: signs a person in to a server, through a browser redirect to this machine or a pasted
+"""Signing in: signs a person in to a server, using a browser redirect to this machine or a pasted
 address.
 """
 
@@ -43,7 +43,7 @@ _PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>id
 
 
 class NoSignInError(IdeabridgeError):
-    """Signing in to a server is impossible or not needed. The message says why."""
+    """Raised when signing in to a server is impossible or unnecessary. The message says why."""
 
 
 def expect_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> None:
@@ -52,7 +52,8 @@ def expect_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> N
     Args:
         name: the name of the server.
         entry: the entry of the server.
-        user: the user of ideabridge who wants to sign in, or None for whoever starts it.
+        user: the user of ideabridge who wants to sign in, or None for the person who starts
+            ideabridge.
     """
     if entry.url is None:
         raise NoSignInError(f"{name} is a program, which signs in on its own")
@@ -75,11 +76,11 @@ def expect_sign_in(name: str, entry: ModuleConfiguration, user: str | None) -> N
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """A sign-in that succeeded.
+    """A successful sign-in.
 
     Attributes:
         kept_in: where the tokens are stored, as readable text.
-        problem: the reason why the server still cannot be used, or "".
+        problem: why the server still cannot be used, or "" if it can.
     """
 
     kept_in: str
@@ -92,7 +93,7 @@ async def sign_in(
     person: Person | DevicePerson,
     user: ModuleUser | None = None,
 ) -> SignedIn | None:
-    """Let a person sign in to a server. Return None if the server does not require a sign-in.
+    """Sign a person in to a server. Return None if the server does not require a sign-in.
 
     Args:
         configuration: the configuration that contains the server.
@@ -140,8 +141,7 @@ class BrowserPerson:
     Args:
         redirect_uri: the address that the browser is redirected to.
         show: shows the address to the person.
-        opens: whether to open the browser. Otherwise the person follows the address that `show`
-            shows.
+        opens: whether to open the browser. If not, the person opens the address that `show` shows.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class BrowserPerson:
         """Open the address, and wait until the browser is redirected to this machine.
 
         Raises:
-            SignInError: nobody signs in within the time limit.
+            SignInError: the person does not sign in within the time limit.
         """
         self._state = _state_of(url)
         self._arrived = anyio.Event()
@@ -173,9 +173,9 @@ class BrowserPerson:
         return self._back
 
     def paste(self, address: str) -> None:
-        """Accept the address to which a person's browser on another machine was redirected.
+        """Accept the address that a person's browser on another machine was redirected to.
 
-        The address counts only if it contains the state of this sign-in.
+        The address is accepted only if it contains the state of this sign-in.
 
         Raises:
             SignInError: the address is not the answer to this sign-in.
@@ -191,8 +191,8 @@ class BrowserPerson:
         self._arrived.set()
 
     async def answer(self, stream: SocketStream) -> None:
-        """Answer one HTTP request from the browser. The request counts only if it contains the
-        state of this sign-in, which nobody else knows.
+        """Respond to an HTTP request from the browser. The request is accepted only if it contains
+        the state of this sign-in, which nobody else knows.
         """
         async with stream:
             target = await _target(stream)
@@ -215,10 +215,11 @@ class BrowserPerson:
 
 
 class PastingPerson:
-    """A person with a browser on another machine, who pastes the address where the browser ends up.
+    """A person with a browser on another machine, who pastes the address that the browser ends up
+    at.
 
     Args:
-        redirect_uri: the address that the browser is redirected to. Nothing has to listen there.
+        redirect_uri: the address that the browser is redirected to. Nothing needs to listen there.
         show: shows the address to the person.
         read: reads a line.
     """
@@ -292,7 +293,7 @@ def _state_of(url: str) -> str:
 
 
 async def _target(stream: SocketStream) -> str:
-    """Return the target of a GET request, or "" for anything else."""
+    """Return the target of a GET request, or "" for any other request."""
     head = b""
     with anyio.move_on_after(_HEAD_SECONDS):
         try:

@@ -1,1 +1,1 @@
-"""Views: describes histories of runs and open decisions, for the command line and the page."""
+"""Views: describes the histories of runs and open decisions, for the command line and the page."""

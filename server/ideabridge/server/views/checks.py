@@ -31,10 +31,10 @@ class CheckResult:
     Attributes:
         topic: what was checked, for example `store` or `module git`.
         text: what the check found.
-        is_wrong: whether someone has to fix what was checked.
-        is_warning: whether what was checked works, although not as a configuration file specifies.
+        is_wrong: whether someone must fix what was checked.
+        is_warning: whether what was checked works, but not as specified in a configuration file.
         hint: one or more lines with details, or with advice for a person.
-        is_unused: whether nothing was set up that could be checked, which is no fault.
+        is_unused: whether there was nothing to check, which is not a problem.
     """
 
     topic: str
