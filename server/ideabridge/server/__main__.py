@@ -1,4 +1,4 @@
-"""Lets `python -m ideabridge.server` do the same as the command `ideabridge`."""
+"""Makes `python -m ideabridge.server` equivalent to the `ideabridge` command."""
 
 from __future__ import annotations
 

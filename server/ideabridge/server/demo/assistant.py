@@ -30,7 +30,7 @@ class CheckFailedError(IdeabridgeError):
 
 @dataclass(slots=True)
 class Bar:
-    """One call of a plan. Times are seconds since the plan was sent."""
+    """A call of a plan. Times are in seconds since the plan was sent."""
 
     call: str
     started: float
@@ -41,7 +41,7 @@ class Bar:
 @dataclass(slots=True)
 class ToolReply:
     """The result of a tool call: its structured content, the size of the whole JSON that a model
-    has to read, and the calls that progress notifications reported.
+    has to read, and the calls reported in progress notifications.
     """
 
     content: Members
@@ -80,9 +80,7 @@ async def call(client: Client, tool: str, arguments: Members) -> ToolReply:
 
 
 def at_once(bars: list[Bar]) -> list[list[str]]:
-    """Return, for each call, the calls that were running when the call started, including the call
-    itself.
-    """
+    """Return, for each call, the calls that were running when it started, including itself."""
     calls_at_start: list[list[str]] = []
     for own in bars:
         running = [bar for bar in bars if bar.started <= own.started < bar.finished]

@@ -1,6 +1,6 @@
 """The demo: two assistants, two existing MCP servers, and one plan that becomes a tool.
 
-Assistant A sends a plan to a server on stdio and publishes the run as a tool. Assistant B,
+Assistant A sends a plan to a server on stdio and publishes the run as a tool. Assistant B, in
 another process, calls the tool through a second server over HTTP on the same store. Then A
 publishes the run again, as a recorded answer. Every answer is compared with what git and the time
 zone database report.
@@ -61,8 +61,8 @@ own."""
 
 
 class DemoSetupError(IdeabridgeError):
-    """The demo cannot start because there is no repository or no commit, or because a server is not
-    installed.
+    """Raised when the demo cannot start because there is no repository or no commit, or because a
+    server is not installed.
     """
 
 
@@ -80,17 +80,15 @@ cannot create a patch; then `no_patch` contains the reason, and the plan continu
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A git repository with a working tree. `commits` is the number of commits up to HEAD,
-    at most `MOST_COMMITS`.
+    """A git repository with a working tree. `commits` is the number of commits up to HEAD, limited
+    to `MOST_COMMITS`.
     """
 
     root: Path
     commits: int
 
     def newest(self, count: int) -> list[tuple[str, str, datetime]]:
-        """Return the hash, author and author date of the newest `count` commits, with the newest
-        commit first.
-        """
+        """Return the hash, author and author date of the newest `count` commits, newest first."""
         words = (
             "log",
             f"--max-count={count}",
@@ -102,10 +100,10 @@ class Repository:
         return [(sha, author, datetime.fromisoformat(date)) for sha, author, date in commits]
 
     def newest_change(self) -> tuple[JSONObject, int] | None:
-        """Return the lines that the newest commit `added` and `removed`, and the size of its patch
+        """Return how many lines the newest commit `added` and `removed`, and the size of its patch
         in bytes.
 
-        Return None if git cannot compare, because a shallow clone does not have the parent.
+        Return None if git cannot compare, because a shallow clone lacks the parent.
         """
         header, _, _ = _git(self.root, "cat-file", "commit", "HEAD").partition("\n\n")
         before = "HEAD^1" if "\nparent " in header else "--root"
@@ -125,8 +123,8 @@ class Repository:
 
 
 def find_repository(folder_given: Path | None) -> Repository:
-    """Return the given repository. If none is given, return this project's own checkout or, if
-    there is no checkout, the repository that contains the current folder.
+    """Return the given repository or, if none is given, this project's own checkout. If there is no
+    checkout, return the repository that contains the current folder.
 
     Raises:
         DemoSetupError: there is no repository, it has no commits, or git is not installed.
@@ -188,8 +186,8 @@ def _git(folder: Path, *words: str) -> str:
 
 
 class Checks:
-    """The results of the comparisons, as `--json` prints them: `{"check", "holds"}`, with "why" for
-    a check that fails.
+    """The results of the comparisons, as printed by `--json`: `{"check", "holds"}`, with "why" if a
+    check fails.
     """
 
     def __init__(self) -> None:
@@ -204,9 +202,7 @@ class Checks:
         )
 
     def holds(self, check: str, truth: bool, otherwise: str) -> None:
-        """Record whether a check holds. `otherwise` is the explanation for a check that does not
-        hold.
-        """
+        """Record whether a check holds. `otherwise` is the explanation if it does not."""
         self.found.append({"check": check, "holds": truth, **({} if truth else {"why": otherwise})})
 
     @property
@@ -218,8 +214,8 @@ class Checks:
 def check_answer(
     checks: Checks, who: str, answer: Members, repository: Repository, count: int, zone: str
 ) -> None:
-    """Compare the output of the plan for the newest `count` commits with git and the
-    time zone database.
+    """Compare the plan's output for the newest `count` commits with git and the time zone
+    database.
     """
     commits = repository.newest(count)
     authors = dict[str, JSON](Counter(author.strip() for _, author, _ in commits))
@@ -254,8 +250,8 @@ def check_answer(
 
 @dataclass
 class Demo:
-    """One run of the demo. `executable` contains the words that start ideabridge; `say` prints a
-    line in a given style.
+    """A run of the demo. `executable` contains the words that start ideabridge; `say` prints a line
+    in a given style.
     """
 
     repository: Repository
@@ -293,8 +289,8 @@ class Demo:
                 raise CheckFailedError(cause) from error
 
     def _write_configuration(self, folder: Path) -> Path:
-        """Write `ideabridge.json` into `folder` and return its path. The store is `ideas.sqlite` in
-        the same folder.
+        """Write `ideabridge.json` into `folder`, and return its path. The store is `ideas.sqlite`
+        in the same folder.
         """
         missing = [
             name
@@ -425,7 +421,7 @@ class Demo:
         self.say(f"   {published['description']}", "dim")
 
     async def _second_assistant(self, serve: list[str], arguments: Members) -> Members:
-        """Act as assistant B, another process: call the tool through another server on the same
+        """Act as assistant B, in another process: call the tool through another server on the same
         store.
         """
         async with await anyio.open_process(serve, stdin=None, stdout=None, cwd=_OUTSIDE) as server:
@@ -551,7 +547,7 @@ async def _address_of(server: Process) -> str:
 
 
 def _result_bytes(store: Path, run: str) -> list[int]:
-    """Return the size of each call's result as JSON, read from the run's journal."""
+    """Return the size of the result of each call as JSON, read from the journal of the run."""
     with Store.open(str(store)) as opened:
         events = [event for _, event in opened.runs.events(run)]
     return [

@@ -2,14 +2,14 @@
 
 Such a client reads the resource `ui://ideabridge/run`, a page that loads nothing from elsewhere. It
 shows the page next to the answers from `run_plan`, `solve`, `check_run` and `decide_approval`, and
-passes on the calls that the page makes. The view calls `view_run`, a tool for views only, which is
+passes on the calls that the page makes. The view calls `view_run`, a tool only for views, which is
 not shown to models. Other clients see neither the view nor this tool.
 
 The view shows a question as the page does (`views/shown.py`). If it cannot show a question in full,
 the question can only be denied there. A click in the view reaches the server as a call to
 `decide_approval`, which a model could also send. So a decision in the view counts as the
-assistant's. The decision is refused if only a person is allowed to decide, because the client has
-forms or because of `approval.by` in the configuration.
+assistant's, and is refused if only a person is allowed to decide, because the client has forms or
+because of `approval.by` in the configuration.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Views:
 
 
 def with_views(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a page of tools for a client that shows views: own tools name the view, and the page
+    """Return a page of tools for a client that shows views. Own tools name the view, and the page
     that contains own tools also includes `view_run`.
     """
     views: list[dict[str, Any]] = []

@@ -3,7 +3,7 @@ others.
 
 A host knows only one server, ideabridge, and lets a view call any of its tools that is marked for
 views. So ideabridge passes on the views of at most one server behind it. If it does, it marks all
-other tools as tools for models only, and does not offer its own view of a run.
+other tools as being only for models, and does not offer its own view of a run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ModuleViews:
     """Decides which views of servers are passed on, and removes the others from messages.
 
     Attributes:
-        module: the server whose views are passed on, or None.
+        module: the server whose views are passed on, or None if no views are passed on.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -58,8 +58,8 @@ class ModuleViews:
             bridge.modules[name].note([problem])
 
     def serves(self, module: str, uri: str) -> bool:
-        """Return whether a server is allowed to offer, or report changes to, the resource with this
-        URI.
+        """Return whether a server is allowed to offer the resource with this URI, or to report
+        changes to it.
         """
         if not is_view_uri(uri):
             return True
@@ -72,7 +72,7 @@ class ModuleViews:
         return without_views(meta)
 
     def part(self, module: str, part: JSONObject) -> JSONObject:
-        """Return a part of a server's message with the `_meta` that is passed on."""
+        """Return a part of a server's message with the `_meta` to pass on."""
         meta = object_or_empty(part.get("_meta"))
         changed = self.meta(module, meta)
         if changed == meta:
@@ -84,7 +84,7 @@ class ModuleViews:
         return passed_on
 
     def entries(self, module: str, entries: list[JSONObject]) -> list[JSONObject]:
-        """Return the entries of a server's list that are passed on."""
+        """Return the entries of a server's list to pass on."""
         return [self.part(module, entry) for entry in entries if not self._withholds(module, entry)]
 
     def for_models(self, tool: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class ModuleViews:
         return {**tool, "_meta": meta}
 
     def result(self, module: str, result: JSONObject) -> JSONObject:
-        """Return the result of a server's call or prompt, with each withheld view replaced with an
+        """Return the result of a server's call or prompt, with each withheld view replaced by an
         explanation. HTML that is not a view is passed on as plain text.
         """
         changed = dict(self.part(module, result))
@@ -126,7 +126,7 @@ class ModuleViews:
         return {**self.part(module, result), "contents": parts}
 
     def reason_withheld(self, module: str, part: JSONObject) -> str:
-        """Return the reason why a server's view is withheld."""
+        """Return why a server's view is withheld."""
         uri = str(part.get("uri", ""))[:200]
         if is_own_view(part):
             return f"server {module!r} gives {uri!r}, but views with that name belong to ideabridge"

@@ -3,9 +3,10 @@ extension, SEP-2640).
 
 The skill of the idea `weekly_report` is `skill://weekly_report/weekly-report/SKILL.md`. It says how
 to call the tool; a file next to it contains what a call runs. The last folder is the name in the
-format that skills require. The first folder distinguishes ideas whose names would be equal in that
-format. Nothing is stored: a skill is built from the current version of its idea, and its digests
-change when the idea changes. Listing skills does not rebuild files whose digests are already known.
+format that skills require. The first folder distinguishes ideas whose names would be the same in
+that format. Nothing is stored: a skill is built from the current version of its idea, and its
+digests change when the idea changes. Listing skills does not rebuild files whose digests are
+already known.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ class GetSkillParams(types.RequestParams):
 
 @dataclass(frozen=True, slots=True)
 class _Stamp:
-    """The data that the files of a skill depend on. The files change only if the stamp changes.
+    """The data that the files of a skill depend on, so that they change only if the stamp changes.
 
     Attributes:
         version: the version of the publication.
-        time: the time at which that version was published. The time is needed because a store that
-            replaced another store can use the same version numbers for different ideas.
+        time: when that version was published. It is needed because a store that has replaced
+            another can use the same version numbers for different ideas.
         learned: the digest of what the evidence shows.
-        secrets: the number of strings that are hidden as secrets.
+        secrets: the number of strings hidden as secrets.
     """
 
     version: int
@@ -89,7 +90,7 @@ class IdeaSkills:
         """Return one page of skills.
 
         Raises:
-            MCPError: the cursor did not come from this list.
+            MCPError: the cursor does not come from this list.
         """
         store = self._bridge.store
         caller = caller_of(context)
@@ -117,7 +118,7 @@ class IdeaSkills:
         return {**result, "nextCursor": page.next} if page.next is not None else result
 
     async def entry(self, context: Context, params: GetSkillParams) -> dict[str, Any]:
-        """Return one skill by the URI of its SKILL.md.
+        """Return the skill whose SKILL.md has the given URI.
 
         Raises:
             MCPError: no skill has this URI.
@@ -151,7 +152,7 @@ class IdeaSkills:
         }
 
     def _find(self, uri: str, caller: str) -> tuple[Publication, str]:
-        """Return the idea that a skill belongs to, and the path of a file within the skill."""
+        """Return the idea that a skill belongs to, and the path of a file in the skill."""
         match = _URI.match(uri)
         if match is not None:
             publication = self._bridge.store.publications.look_up(match[1], caller=caller)
@@ -162,7 +163,7 @@ class IdeaSkills:
         raise MCPError(types.INVALID_PARAMS, f"unknown skill {uri[:120]!r}", {"uri": uri})
 
     def _entry(self, publication: Publication) -> JSONObject:
-        """Return a skill's entry. Listing a skill again costs only a check for changes."""
+        """Return the entry of a skill. Listing a skill again costs only a check for changes."""
         learned = sha256(encode_text(publication.learned).encode()).digest()
         stamp = _Stamp(publication.version, publication.time, learned, self._bridge.secrets.count)
         cached = self._entries.get(publication.name)
@@ -298,8 +299,8 @@ def skill_name(name: str) -> str:
 
 
 def _input(schema: JSONObject, indent: str = "") -> list[str]:
-    """Describe the parameters, one line each. The members of an object follow below the object's
-    own line.
+    """Describe the parameters, one line each. The members of an object follow on the lines below
+    it.
     """
     takes = read_as(SchemaKeywords, schema)
     if not takes.properties:

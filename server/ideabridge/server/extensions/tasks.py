@@ -1,9 +1,9 @@
 """Tasks: long runs in clients that declare the Tasks extension (SEP-2663).
 
-A task is a run under the same id; nothing else is stored. `run_plan` and `solve` answer such a
+A task is a run with the same id; nothing else is stored. `run_plan` and `solve` answer such a
 client with a task if the run has not ended after a few seconds. The client then calls `tasks/get`
 until it gets a result, which is the answer that `check_run` would give. If a run is waiting for a
-decision or a solution, its task is completed, because the assistant has to take the next step. The
+decision or a solution, its task is completed, because the assistant must take the next step. The
 result says what to do, as the tool's own answer does.
 """
 
@@ -61,7 +61,7 @@ class RunTasks:
 
     def answer(self, result: ToolAnswer) -> ToolAnswer:
         """Return the answer from a tool that has started a run: a task if the run is still working,
-        otherwise the tool's own answer.
+        and the tool's own answer otherwise.
         """
         content = cast("JSONObject", result.get("structuredContent") or {})
         run_id = content.get("run")
@@ -128,7 +128,7 @@ class RunTasks:
         return {"resultType": "complete"}
 
     async def cancel(self, params: TaskParams, request: ToolRequest) -> dict[str, Any]:
-        """End the run of a task. A run that has already ended does not change.
+        """End the run of a task. A run that has already ended is not changed.
 
         Raises:
             MCPError: the caller has no such run, or the client does not declare the extension.

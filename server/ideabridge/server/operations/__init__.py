@@ -1,1 +1,1 @@
-"""Operations: shows the health, the logs and the metrics of a shared server to its operators."""
+"""Operations: shows operators the health, logs and metrics of a shared server."""

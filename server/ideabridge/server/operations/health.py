@@ -1,10 +1,10 @@
-"""Health: reports the health of a server over HTTP to supervisors and load balancers.
+"""Health: reports the health of an HTTP server to supervisors and load balancers.
 
-`/healthz` answers as long as the process works; if it does not answer, a supervisor restarts the
-process. `/readyz` answers with 200 while the server can serve requests, and otherwise with 503 and
-the reasons; a load balancer then sends the server no requests. Neither needs a token, and both
-accept every Host, because a probe often knows only an address. So their answers contain nothing
-about users, the configuration, or errors.
+`/healthz` responds as long as the process works; if it does not, a supervisor restarts the process.
+`/readyz` responds with 200 while the server can handle requests, and with 503 and the reasons
+otherwise; a load balancer then sends the server no requests. Neither needs a token, and both accept
+every Host, because a probe often knows only an address. So the responses contain nothing about
+users, the configuration, or errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ is allowed to use it for further requests.
 
 
 class Health:
-    """An ASGI application that answers `/healthz` and `/readyz`.
+    """An ASGI application for `/healthz` and `/readyz`.
 
     Args:
         running: the server.
@@ -52,7 +52,7 @@ class Health:
         await answer(scope, receive, send)
 
     def obstacles(self) -> list[str]:
-        """Return the reasons why the server cannot serve requests now. Without any, it can."""
+        """Return why the server cannot currently handle requests. If the list is empty, it can."""
         bridge = self._running.bridge
         reasons: list[str] = []
         if self._running.closing:
@@ -80,8 +80,8 @@ class Health:
 
 
 def _store_problems(bridge: Bridge) -> list[str]:
-    """Return the current problems with a bridge's store, as the ends of sentences that begin with
-    "the store".
+    """Return the current problems with the store of a bridge, as endings of sentences that begin
+    with "the store".
     """
     problems: list[str] = []
     try:

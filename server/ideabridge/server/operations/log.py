@@ -1,8 +1,8 @@
-"""Log: writes a server's log to standard error in such a way that no client can flood it.
+"""Log: writes a server's log to standard error so that no client can flood it.
 
 uvicorn, asyncio and the MCP SDK log each malformed request or refused socket, so a client could
-produce any number of records. In each period, the server writes only a few similar records, and
-then the number of those that it left out.
+produce any number of records. In each period, the server writes only a few similar records,
+followed by the number of records that it omitted.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class BoundedLog(logging.Handler):
             self.handleError(record)
 
     def close(self) -> None:
-        """Write the number of records that were left out in the last period."""
+        """Write the number of records omitted in the last period."""
         self._sum_up()
         super().close()
 
@@ -89,7 +89,7 @@ def _bounded(text: str) -> str:
 @contextmanager
 def bounded_log(level: LogLevel) -> Generator[None]:
     """Log errors and warnings to standard error while the context is open, unless the program that
-    embeds ideabridge has set up logging. At the level `error`, warnings are left out.
+    embeds ideabridge has set up logging. At the `error` level, warnings are omitted.
     """
     root = logging.getLogger()
     handler = BoundedLog(logging.ERROR if level == "error" else logging.WARNING)

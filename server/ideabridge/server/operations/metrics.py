@@ -1,10 +1,10 @@
 """Metrics: a server's metrics for Prometheus, at `/metrics`. They exist only with `serve --http
 --metrics`.
 
-A label never contains text that a user or a model wrote. Methods are MCP methods. Tools are this
+Labels never contain text written by a user or a model. Methods are MCP methods. Tools are this
 server's own tools and those from its tool files and from the servers behind it; published ideas and
-tools without code are counted under `idea` and `latent`. The first `MOST_TOOLS` tools have series
-of their own, and all later tools share `other`. So the number of series is bounded.
+tools without code are counted under `idea` and `latent`. The first `MOST_TOOLS` tools have their
+own series, and all later tools share `other`, so the number of series is bounded.
 
 The label `workspace` is the name of a workspace in a user's service. It is empty for the server
 itself, which for Prometheus is the same as a series without this label. Whatever several workspaces
@@ -67,11 +67,11 @@ _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class CountedTool:
-    """A tool, as its calls are counted.
+    """A tool under which calls are counted.
 
     Attributes:
-        workspace: the workspace in which it is called, or "".
-        module: the server, or "".
+        workspace: the workspace in which the tool is called, or "" for the server itself.
+        module: the server, or "" if the tool does not belong to one.
         name: the name of the tool.
     """
 
@@ -81,8 +81,8 @@ class CountedTool:
 
 
 class Metrics:
-    """The metrics of one process. `observe` counts its requests. A bridge's runs and direct calls
-    are counted while the bridge is watched.
+    """The metrics of one process. `observe` counts requests. The runs and direct calls of a bridge
+    are counted while it is watched.
     """
 
     def __init__(self, version: str) -> None:
@@ -186,7 +186,7 @@ class Metrics:
         yield from self._stores()
 
     def _stores(self) -> Iterable[GaugeMetricFamily]:
-        """Return the metrics of the stores. A store that several bridges share appears once."""
+        """Return the metrics of the stores. A store shared by several bridges appears once."""
         queued = _gauge("runs_queued", "Runs in the store that are waiting for a worker.")
         writable = _gauge(
             "store_writable", "0 while writes are waiting because of an error, otherwise 1."
@@ -213,7 +213,7 @@ class Metrics:
         yield size
 
     def text(self) -> bytes:
-        """Return all metrics in the text format that Prometheus reads."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     # -- values of the metrics ---------------------------------------------------------------------
@@ -241,7 +241,7 @@ class Metrics:
         self._call_seconds.labels(tool.workspace, tool.module).observe(seconds)
 
     def counted_as(self, bridge: Bridge, workspace: str, effect: Execute) -> CountedTool:
-        """Return the tool that a run's call is counted under."""
+        """Return the tool under which a run's call is counted."""
         tool = effect.tool
         if effect.is_latent:
             return CountedTool(workspace, "", "latent")
@@ -320,7 +320,7 @@ def _ignore(_value: JSON) -> None:
 
 
 def with_metrics(app: ASGIApp, metrics: Metrics) -> ASGIApp:
-    """Return ASGI middleware, behind the gate, that answers `/metrics`."""
+    """Return ASGI middleware, behind the gate, that serves `/metrics`."""
 
     async def served(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != PATH:

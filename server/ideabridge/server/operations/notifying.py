@@ -2,9 +2,9 @@
 open.
 
 A message says how many decisions are waiting and where to make them. It contains no values from
-calls, no titles and no names, because others might read it in transit. Questions that are asked
-within a few seconds share one message. Nothing waits for a message to be sent; a command or a
-webhook that fails is logged.
+calls, no titles and no names, because others might read it in transit. Questions asked within a few
+seconds share one message. Nothing waits for a message to be sent; a command or webhook that fails
+is logged.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class _Observer:
 
 
 class Notifying:
-    """Sends the messages about the runs that this process drives.
+    """Sends messages about the runs that this process drives.
 
     Args:
-        bridge: the bridge. Its configuration says whether and how messages are sent.
+        bridge: the bridge, whose configuration says whether and how messages are sent.
         commands: contains the address of the page, if there is one, and the command that lists the
             open decisions.
     """
@@ -166,8 +166,8 @@ class Notifying:
     async def _post(self, webhook: str, message: dict[str, str | int | None]) -> None:
         """Send the message to the webhook.
 
-        A redirect is not followed, because it might lead to another host. The address can contain a
-        secret, so only its host is logged.
+        Redirects are not followed, because they might lead to another host. The address can contain
+        a secret, so only its host is logged.
         """
         import httpx
 

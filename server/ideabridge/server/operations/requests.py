@@ -1,9 +1,9 @@
-"""Requests: records each request for the server's operators: the method, the tool, the user, the
-way in which the request ended, and its duration.
+"""Requests: records each request for the server's operators: the method, the tool, the user, how
+the request ended, and its duration.
 
-`RequestWatch` makes a record of each request, and passes the record to observers. One observer
-comes from `request_log` and writes a line for each request. Neither records nor lines contain
-parameters, results, error messages or names that a client made up.
+`RequestWatch` creates a record of each request and passes it to observers, such as the one from
+`request_log`, which writes a line for each request. Neither records nor lines contain parameters,
+results, error messages or names made up by a client.
 """
 
 from __future__ import annotations
@@ -58,15 +58,14 @@ class ServedRequest:
     """A request that has ended.
 
     Attributes:
-        method: the MCP method, or the HTTP method and path of any other request; `unknown` if there
-            is no such method.
-        tool: the name of the called tool; "" if no tool was called, or if the called tool does not
-            exist.
-        kind: the kind of the called tool, which says to whom the tool belongs.
+        method: the MCP method or, for any other request, the HTTP method and path; `unknown` if
+            there is no such method.
+        tool: the name of the called tool; "" if no tool was called or the tool does not exist.
+        kind: the kind of the called tool, which says whose it is.
         workspace: the name of the workspace that the request was sent to, or "".
-        user: the name of the user, or another caller; "" if the sender is not identified.
+        user: the name of the user or other caller; "" if the sender is not identified.
         status: how the request ended.
-        seconds: the time from the arrival of the request to its answer, or to the end of its
+        seconds: the time from the arrival of the request to its response, or to the end of its
             stream.
         http: the HTTP status; None on stdio.
         is_call: whether it is an MCP request.
@@ -84,7 +83,7 @@ class ServedRequest:
     began: float = field(default_factory=time.perf_counter)
 
     def end(self, otherwise: RequestStatus) -> None:
-        """Record the end of the request. If the request has no status yet, its status becomes
+        """Record the end of the request. If it has no status yet, the status becomes
         `otherwise`.
         """
         self.status = self.status or otherwise
@@ -92,10 +91,10 @@ class ServedRequest:
 
 
 def known_name(bridge: Bridge, module: str | None, name: str) -> tuple[str, str]:
-    """Return the (server, name) under which the operator sees a tool.
+    """Return the (server, name) under which operators see a tool.
 
-    A name that no server and no tool file has becomes `other`, because a model can define tools
-    with names that it made up.
+    A name that does not come from a server or a tool file becomes `other`, because a model can
+    define tools with made-up names.
     """
     if module is None:
         return "", name if name in bridge.toolbox.tools else "other"
@@ -133,14 +132,14 @@ def note_failure() -> None:
 
 
 class RequestWatch:
-    """Records each request to a server, and calls the observers when the request has ended.
+    """Records each request to a server, and calls the observers when it has ended.
 
     Over HTTP, a request ends with its HTTP response (`over`). On stdio, it ends when the server has
-    answered it.
+    responded.
 
     Args:
         server: the server.
-        observers: the observers.
+        observers: called with the record of each request.
         workspace: the name of the workspace that the server serves, or "".
     """
 
@@ -155,7 +154,7 @@ class RequestWatch:
         server.middleware.insert(0, self._watched)
 
     def over(self, app: ASGIApp) -> ASGIApp:
-        """Return ASGI middleware around everything that answers requests over HTTP."""
+        """Return ASGI middleware around everything that handles HTTP requests."""
 
         async def watched(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -215,7 +214,9 @@ class RequestWatch:
                 self._report(served)
 
     def _method_label(self, method: str) -> str:
-        """Return the method, or "unknown" if nothing handles it. Clients can send any name."""
+        """Return the method, or "unknown" if nothing handles it, because clients can send any
+        name.
+        """
         server = self._server
         is_known = (
             method in _SDK_METHODS
@@ -272,7 +273,7 @@ def log_request(served: ServedRequest) -> None:
 
 
 def _value(text: str) -> str:
-    """Return a value on one line. It is quoted unless it is a single word."""
+    """Return a value on one line, in quotes unless it is a single word."""
     if _PLAIN.fullmatch(text) and text.isascii():
         return text
     return '"{}"'.format(visible(text).replace("\\", "\\\\").replace('"', '\\"'))
@@ -285,10 +286,9 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def request_log(level: LogLevel) -> Generator[list[Observer]]:
-    """Log each request at a level while the context is open.
+    """Log each request at the given level while the context is open.
 
-    Yield the observers to which requests must be passed; the list is empty if no request would be
-    logged.
+    Yield the observers to pass requests to; the list is empty if no request would be logged.
 
     The lines go to standard error, unless the program that embeds ideabridge has set up logging.
     """

@@ -3,13 +3,14 @@ for GenAI.
 
 Spans exist only if the standard environment variables name a collector
 (`OTEL_EXPORTER_OTLP_ENDPOINT`). They contain no parameters, results, errors or prompts, and no
-names that a user or a model made up.
+names made up by a user or a model.
 
-One run is one trace, whichever processes drive it. The ids of a run's span are derived from the
-run's id, so every process can attach calls to it. If the request that asked for the run has a trace
-(`traceparent` in `_meta`), the run becomes part of that trace; the journal stores the traceparent.
-While a call is running, its span is the current span, and the MCP SDK passes it on to the server. A
-span is sent once it has ended. The process in which a run ends sends the span of the run.
+Each run is one trace, regardless of which processes drive it. The ids of a run's span are derived
+from the run's id, so every process can attach calls to it. If the request that started the run has
+a trace (`traceparent` in `_meta`), the run becomes part of that trace; the journal stores the
+traceparent. While a call is running, its span is the current span, and the MCP SDK passes it on to
+the server. A span is sent once it has ended. The process in which a run ends sends the span of the
+run.
 
 The spans do not come from the global tracer provider, because the MCP SDK would then add error
 messages to them.
@@ -76,7 +77,7 @@ _TRACEPARENT: Final = "traceparent"
 
 class Telemetry:
     """Creates the spans of one process while the context `with telemetry:` is open. It watches
-    every run that begins or is read after the `Telemetry` is created.
+    every run that begins or is read after this object is created.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class Telemetry:
     def span_of_run(
         self, name: str, attributes: Mapping[str, AttributeValue], run: ObservedRun, began: int
     ) -> Span:
-        """Return the span of a run, with the ids that are derived from the run."""
+        """Return the span of a run, with ids derived from the run."""
         with self._ids.forced(*_ids_of(run)):
             return self.span(name, SpanKind.INTERNAL, attributes, self.above(run), began)
 
@@ -167,8 +168,8 @@ class Telemetry:
             yield span
 
     def above(self, run: ObservedRun) -> Context:
-        """Return the context above a run: for a room, the context of its run; otherwise, the
-        context of the request that asked for the run.
+        """Return the context above a run: for a room, that of its run; otherwise, that of the
+        request that started the run.
         """
         if run.parent is not None:
             return self.within(run.parent)
@@ -180,8 +181,7 @@ class Telemetry:
     def within(self, run: ObservedRun) -> Context:
         """Return the context for everything inside a run.
 
-        The context is the same in every process, so a sampler makes the same decision in every
-        process.
+        It is the same in every process, so that a sampler makes the same decision everywhere.
         """
         trace_id, span_id = _ids_of(run)
         above = trace.get_current_span(self.above(run)).get_span_context()
@@ -221,8 +221,8 @@ class _Ids(RandomIdGenerator):
 def _ids_of(run: ObservedRun) -> tuple[int, int]:
     """Return the (trace id, span id) of a run, derived from its id.
 
-    A room shares the trace of its run, and a run that a traced request asked for shares the trace
-    of the caller.
+    A room shares the trace of its run, and a run started by a traced request shares the caller's
+    trace.
     """
     root = run
     while root.parent is not None:
@@ -253,7 +253,7 @@ def _parsed(traceparent: str) -> SpanContext | None:
 
 
 def _traceparent() -> str | None:
-    """Return the traceparent of the current request, or None if it was sent without one."""
+    """Return the traceparent of the current request, or None if it has none."""
     carrier: dict[str, str] = {}
     _WRITER.inject(carrier)
     return carrier.get(_TRACEPARENT)
@@ -340,7 +340,7 @@ class _RunSpans:
         span.end()
 
     def _provider(self) -> str:
-        """Return the provider of the configured model, or the kind of any other mind."""
+        """Return the provider of the configured model, or the kind of mind for any other mind."""
         model = self._telemetry.bridge.configuration.model
         if model is None:
             mind = self._telemetry.bridge.mind
@@ -372,7 +372,7 @@ class _RunSpans:
         span.end()
 
     def _created(self) -> int:
-        """Return the time at which another process created the run."""
+        """Return when another process created the run."""
         try:
             record = self._telemetry.bridge.store.runs.get(self._run.id)
         except StoreError:

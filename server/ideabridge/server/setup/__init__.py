@@ -1,3 +1,3 @@
-"""Setup: carries out `ideabridge setup`, which does everything that a new user needs, and can be
+"""Setup: carries out `ideabridge setup`, which does everything that a new user needs and can be
 undone.
 """

@@ -1,4 +1,4 @@
-"""Execution: makes the changes of a plan, and adds each change to the record before it makes it."""
+"""Execution: makes the changes of a plan, adding each change to the record before making it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from ideabridge.tools.errors import IdeabridgeError
 
 
 class SetupError(IdeabridgeError):
-    """A setup cannot continue. The message gives the reason; the record lists the changes that were
-    made.
+    """Raised when a setup cannot continue. The message says why; the record lists the changes that
+    were made.
     """
 
 
@@ -40,8 +40,8 @@ class SetupOutcome:
 
     Attributes:
         written: the files that were changed.
-        problems: a line for each host's file that could not be changed, with the reason.
-        secrets: the secrets that were stored and where each is stored, as text for users.
+        problems: a line for each host's file that could not be changed, saying why.
+        secrets: the secrets that were stored, and where, as text for users.
         trusted: the project files that were trusted.
     """
 
@@ -57,16 +57,16 @@ def carry_out(plan: SetupPlan, choice: Choice, record: SetupRecord) -> SetupOutc
 
     Args:
         plan: the plan that the person has seen.
-        choice: whether servers stay in their hosts.
+        choice: whether servers remain in their hosts.
         record: receives each change before it is made.
 
     Raises:
-        StoredSecretError: a secret cannot be stored. No file was changed.
-        HostFileError: one of ideabridge's configurations cannot be written. No host's file was
+        StoredSecretError: a secret cannot be stored. No file has been changed.
+        HostFileError: one of ideabridge's configurations cannot be written. No host's file has been
             changed.
         SetupRecordError: the record cannot be written.
         SetupError: another program has just changed the project's file.
-        ServiceError: the service cannot be installed. No host's file was changed.
+        ServiceError: the service cannot be installed. No host's file has been changed.
     """
     outcome = SetupOutcome()
     # Check all project files before changing anything.
@@ -126,8 +126,8 @@ def _expected_digests(plan: SetupPlan) -> dict[Path, str]:
 
 
 def _expected_digest(plan: SetupPlan, change: FileChange) -> str:
-    """Return the digest that a project file has after a change to the version that the person has
-    seen.
+    """Return the digest that a project file has when the change is applied to the version that the
+    person has seen.
 
     Raises:
         SetupError: the file has changed since the person was asked.
@@ -149,9 +149,9 @@ def _changed_file(file: Path) -> SetupError:
 
 
 def _users_of(plan: SetupPlan, secret: NewSecret) -> dict[str, str]:
-    """Return the servers that may use a secret, each with the digest of its entry.
+    """Return the servers that can use a secret, each with the digest of its entry.
 
-    Every server in the user's own file is allowed to use all of that file's secrets.
+    Every server in the user's own file is allowed to use all secrets of that file.
     """
     if secret.owner.file is None:
         return {}
@@ -204,7 +204,7 @@ def _forget(steps: list[FileStep], record: SetupRecord) -> None:
 
 
 def _trust(file: Path, expected: str, record: SetupRecord) -> None:
-    """Trust a project file if it has exactly the bytes that the person has agreed to."""
+    """Trust a project file if it has exactly the bytes that the person agreed to."""
     trust = project_trust(look_at(file))
     if file_digest(trust.found.data) != expected:
         raise _changed_file(file)

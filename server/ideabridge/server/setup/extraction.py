@@ -1,4 +1,4 @@
-"""Extraction: replaces the secrets in servers' entries with references, `${secret:NAME}`."""
+"""Extraction: replaces the secrets in servers' entries with references (`${secret:NAME}`)."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class ExtractedEntry:
     """An entry without its secrets.
 
     Attributes:
-        entry: the entry, in which references stand for the secrets.
+        entry: the entry with references instead of secrets.
         secrets: the secrets that are not stored yet.
-        left: the places where secrets remain in the entry.
+        left: where secrets remain in the entry.
     """
 
     entry: JSONObject
@@ -66,20 +66,20 @@ class ExtractedEntry:
 
 @dataclass(frozen=True, slots=True)
 class KnownSecrets:
-    """The secrets that are stored.
+    """The stored secrets.
 
     Attributes:
         names: the names of the secrets, with their owners.
-        values: the values of the secrets that entries in the configurations name. A secret that
-            cannot be read is missing.
+        values: the values of the secrets named by entries in the configurations. Secrets that
+            cannot be read are missing.
     """
 
     names: frozenset[_Key] = frozenset()
     values: Mapping[_Key, str] = field(default_factory=dict[_Key, str], repr=False)
 
     def filled(self, target: Destination, entry: JSONObject) -> JSONObject | None:
-        """Return an entry in a configuration with the values of its secrets filled in, or None if
-        one of the secrets cannot be read.
+        """Return an entry from a configuration with the values of its secrets filled in, or None if
+        a secret cannot be read.
         """
         owner = secret_owner(target.file)
         names = secret_names_in(entry)
@@ -90,13 +90,13 @@ class KnownSecrets:
 
 
 def masked(entry: JSONObject) -> JSONObject:
-    """Return an entry with the same mark in place of every secret and every `${secret:NAME}`."""
+    """Return an entry with every secret and every `${secret:NAME}` replaced by the same mark."""
     named = recognise_secrets("", entry).entry
     return with_secret_values(named, dict.fromkeys(secret_names_in(named), MASK))
 
 
 def known_secrets(targets: Destinations) -> KnownSecrets:
-    """Read the secrets that the configurations' entries name. This function blocks.
+    """Read the secrets named by the entries in the configurations. This function blocks.
 
     Raises:
         StoredSecretError: the list of secrets cannot be read.
@@ -123,10 +123,10 @@ def known_secrets(targets: Destinations) -> KnownSecrets:
 
 
 class Extraction:
-    """Replaces secrets in entries, giving each a unique name.
+    """Replaces secrets in entries, giving each secret a unique name.
 
     Args:
-        known: the secrets that are stored.
+        known: the stored secrets.
     """
 
     def __init__(self, known: KnownSecrets) -> None:

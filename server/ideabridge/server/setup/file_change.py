@@ -1,4 +1,4 @@
-"""FileChange: describes the entries of one file that a setup changes."""
+"""FileChange: describes the entries in one file that a setup changes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 @dataclass(frozen=True, slots=True)
 class EntryEdit:
-    """An entry that is put into a file, or removed from it.
+    """An entry to add to a file, or to remove from it.
 
     Attributes:
         keys: the keys that lead to the file's entries.
         name: the name of the entry.
-        entry: the entry, or None to remove it.
+        entry: the new entry, or None to remove the entry.
         is_list: whether a new file lists the entries as objects with a `name`.
     """
 
@@ -34,11 +34,11 @@ class FileChange:
 
     Attributes:
         path: the path of the file.
-        title: the name of the file's owner, for users.
+        title: the display name of the file's owner.
         format: the format of the file.
-        edits: the entries that change.
+        edits: the entries to change.
         is_private: whether to make the file readable only by its owner.
-        project: the folder of the project that the file belongs to, or None.
+        project: the folder of the project that the file belongs to, or None if it belongs to none.
         new_content: the members that a new file contains besides the entries.
     """
 

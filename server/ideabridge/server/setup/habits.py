@@ -1,7 +1,7 @@
-"""Habits: finds hosts' rules about tools that name a server.
+"""Habits: finds rules of hosts about tools that name a server.
 
 Once the server is removed from the host, these rules have no effect, because the server's tools
-have other names in ideabridge. This file only searches the hosts' files for the names.
+have other names in ideabridge. This module only searches the hosts' files for the names.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MOST_WORD: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class _Habits:
-    """Files of one host that name servers.
+    """A host's files that name servers.
 
     Attributes:
         paths: the paths of the files, as in `Place`.
-        pattern: matches a mention of a server. `{name}` stands for the server's name.
+        pattern: matches a mention of a server. `{name}` stands for the name of the server.
         variable: see `Place`.
     """
 
@@ -94,14 +94,14 @@ _HABITS: Final[dict[str, tuple[_Habits, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Habit:
-    """A file of a host that names a server.
+    """A host's file that names a server.
 
     Attributes:
         host: the title of the host.
         server: the name of the server in the host.
         path: the file.
         words: the first few distinct words that name the server.
-        count: the number of distinct words.
+        count: the number of distinct words that name the server.
     """
 
     host: str
@@ -118,8 +118,8 @@ class Habit:
 
 
 def find_habits(host: Host, environment: HostEnvironment, names: Collection[str]) -> list[Habit]:
-    """Return the files of a host that name servers. A file that cannot be read is left out, because
-    the host cannot use it either.
+    """Return a host's files that name servers. Unreadable files are omitted, because the host
+    cannot use them either.
 
     Args:
         host: the host.
@@ -157,5 +157,5 @@ def _habits_in(path: Path, host: Host, pattern: str, names: Collection[str]) -> 
 
 
 def _in_rules(name: str) -> str:
-    """Return the name of a server in the form that occurs in the names of its tools."""
+    """Return the name of a server as it appears in the names of its tools."""
     return re.sub(r"[^\w-]", "_", name)

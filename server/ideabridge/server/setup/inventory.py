@@ -25,14 +25,14 @@ from ideabridge.server.setup.extraction import KnownSecrets, known_secrets
 
 @dataclass(frozen=True, slots=True)
 class HostInventory:
-    """One host.
+    """A host, with its servers and its entry for ideabridge.
 
     Attributes:
         host: the host.
         is_here: whether the host is installed for this user. A file in the project's folder does
-            not prove that, because other users of the project might have created it.
-        servers: its servers, each with its entry for `ideabridge.json`.
-        own: the place for the entry with which the host uses ideabridge in every project.
+            not prove this, because other users of the project might have created it.
+        servers: the servers of the host, each with its entry for `ideabridge.json`.
+        own: where to put the entry with which the host uses ideabridge in every project.
         problems: the errors in the host's files, each with the file's path.
     """
 
@@ -52,9 +52,9 @@ class Inventory:
         targets: the configurations that receive servers.
         hosts: the hosts that are installed, or that have servers in the project's files.
         texts: the files that setup might write.
-        unreadable: the reasons why files cannot be written, keyed by path.
-        secrets: the secrets that are stored.
-        project_problem: the reason why the project's configuration cannot receive servers, or "".
+        unreadable: why files cannot be written, keyed by path.
+        secrets: the stored secrets.
+        project_problem: why the project's configuration cannot receive servers, or "" if it can.
     """
 
     environment: HostEnvironment
@@ -105,8 +105,8 @@ def take_inventory(environment: HostEnvironment) -> Inventory:
 
 
 def _without_absent(hosts: list[HostInventory]) -> Iterator[HostInventory]:
-    """Yield the hosts. The servers in a project file that several hosts read belong to the
-    installed hosts or, if none of these hosts is installed, to only one of them.
+    """Yield the hosts. If several hosts read a project file, its servers belong to the installed
+    hosts or, if none of these is installed, to only one of them.
     """
     read = {server.file for host in hosts if host.is_here for server in host.servers}
     for host in hosts:
@@ -140,16 +140,16 @@ def _read_project_file(file: Path) -> HostText:
 
 
 def _is_folder_of(environment: HostEnvironment, own_file: Path) -> bool:
-    """Return whether the current folder is the folder of the user's configuration.
+    """Return whether the current folder is that of the user's configuration.
 
-    A link in a project that leads to this configuration does not count, because a repository can
-    contain the link.
+    A link in a project to this configuration does not count, because a repository can contain the
+    link.
     """
     return os.path.realpath(environment.project) == os.path.realpath(own_file.parent)
 
 
 def _project_problem(targets: Destinations, project: Path) -> str:
-    """Return the reason why the project's file cannot receive servers, or ""."""
+    """Return why the project's file cannot receive servers, or "" if it can."""
     file = targets.project.file
     if targets.project.is_own:
         return ""
@@ -164,7 +164,9 @@ def _project_problem(targets: Destinations, project: Path) -> str:
 
 
 def _is_project(environment: HostEnvironment) -> bool:
-    """Return whether the current folder can be a project: neither the home folder nor the root."""
+    """Return whether the current folder can be a project, that is, whether it is neither the home
+    folder nor the root.
+    """
     return environment.project not in (environment.home, Path(environment.project.anchor))
 
 
@@ -187,7 +189,7 @@ def _host(host: Host, environment: HostEnvironment, targets: Destinations) -> Ho
 def is_installed(host: Host, environment: HostEnvironment) -> bool:
     """Return whether the host appears to be installed for the user.
 
-    It counts as installed if one of its configuration files outside the project exists, or the
+    It counts as installed if one of its configuration files outside the project exists, or if the
     folder of its user file does.
     """
     if host.platforms and environment.platform not in host.platforms:

@@ -1,5 +1,5 @@
-"""Plan: computes the changes of a setup from an inventory. A person sees them before they are
-made.
+"""Plan: determines the changes of a setup from an inventory. A person sees the changes before they
+are made.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class PlannedServer:
 
     Attributes:
         name: the name of the server in `ideabridge.json`.
-        entry: the server's entry in `ideabridge.json`, which names stored secrets.
+        entry: the entry of the server in `ideabridge.json`, which names stored secrets.
         target: the configuration that contains the server.
-        sources: the servers in hosts that it was merged from.
-        secrets: the secrets that its entry names and that still have to be stored.
+        sources: the servers in hosts that the server was merged from.
+        secrets: the secrets named by the entry that must still be stored.
         is_new: whether the setup adds the server to the configuration.
-        is_certain: whether the secrets in the configuration's entry could be compared.
+        is_certain: whether the secrets in the entry in the configuration could be compared.
         notes: sentences for users about the differences from the servers in the hosts.
     """
 
@@ -83,12 +83,12 @@ class PlannedHost:
 
     Attributes:
         host: the host.
-        place: the place of the entry in the host's file.
+        place: where the entry is in the host's file.
         entry: the entry.
         state: `new` if the entry will be added, `present` if it is already there, `replaced` if it
             replaces an entry that starts ideabridge differently, and `blocked` if it cannot be
             added; see `why`.
-        why: the reason why the entry cannot be added, or "".
+        why: why the entry cannot be added, or "" if it can.
     """
 
     host: Host
@@ -100,7 +100,7 @@ class PlannedHost:
 
 @dataclass(frozen=True, slots=True)
 class PlannedService:
-    """The service to which hosts connect.
+    """The service that hosts connect to.
 
     Attributes:
         service: the user's service.
@@ -123,13 +123,13 @@ class SetupPlan:
 
     Attributes:
         inventory: the hosts on this machine.
-        servers: the hosts' servers that ideabridge offers afterwards.
-        refused: the servers that cannot be taken over.
+        servers: the servers from hosts that ideabridge offers afterwards.
+        refused: the servers that cannot be adopted.
         hosts: the entries for ideabridge in hosts.
         habits: the hosts' rules that name servers and have no effect once the servers have moved.
-        note: a note for the person about the command with which hosts start ideabridge, or "".
-        asks_person: the project's servers, which only a person at a terminal can take over.
-        service: the service to which hosts connect, or None if each host starts its own ideabridge.
+        note: a note for the user about the command with which hosts start ideabridge, or "".
+        asks_person: the project's servers, which only a person at a terminal can adopt.
+        service: the service that hosts connect to, or None if each host starts its own ideabridge.
     """
 
     inventory: Inventory
@@ -143,7 +143,7 @@ class SetupPlan:
 
     @property
     def secrets(self) -> list[NewSecret]:
-        """The secrets that will be stored, without duplicates."""
+        """The secrets to store, without duplicates."""
         return list(dict.fromkeys(name for server in self.new_servers for name in server.secrets))
 
     @property
@@ -164,13 +164,13 @@ class SetupPlan:
 
     @property
     def apart(self) -> list[PlannedHost]:
-        """The hosts that start an ideabridge process of their own although there is a service."""
+        """The hosts that start their own ideabridge process even though there is a service."""
         if self.service is None:
             return []
         return [host for host in self.hosts if host.host.address is None]
 
     def names_in(self, host: str) -> dict[str, str]:
-        """Return the names of a host's servers in `ideabridge.json`, keyed by their names in the
+        """Return the names in `ideabridge.json` of a host's servers, keyed by their names in the
         host.
         """
         return {
@@ -181,7 +181,7 @@ class SetupPlan:
         }
 
     def approved(self) -> dict[str, tuple[str, ...]]:
-        """Return the tools that the hosts allow without asking in the user's own files, keyed by
+        """Return the tools that the user's own files let hosts call without asking, keyed by
         server; `*` stands for all of a server's tools.
         """
         approved: dict[str, tuple[str, ...]] = {}
@@ -199,8 +199,8 @@ class SetupPlan:
     def movable(self) -> list[ServerSource]:
         """Return the servers that a move removes from their hosts: those in the user's own files.
 
-        The project's files stay, because other people use them, too. A server with a secret that
-        could not be compared stays, because its host might have the only copy.
+        Servers in the project's files remain, because other people use these files, too. A server
+        with a secret that could not be compared remains, because its host might have the only copy.
         """
         return [
             source
@@ -285,14 +285,14 @@ def plan_setup(
     note: str = "",
     service: PlannedService | None = None,
 ) -> SetupPlan:
-    """Compute the changes of a setup.
+    """Determine the changes of a setup.
 
     Args:
         inventory: the hosts on this machine.
         command: the command with which hosts start ideabridge, as a list of words.
-        note: a note for the person about this command.
-        service: the service to which hosts connect, or None. A host whose form for an address is
-            not known starts the command instead.
+        note: a note for the user about this command.
+        service: the service that hosts connect to, or None for no service. A host whose form of
+            entry for an address is unknown starts the command instead.
     """
     merging = _Merging(inventory)
     for host in inventory.hosts:
@@ -315,7 +315,7 @@ def plan_setup(
 
 
 def _habits(inventory: Inventory, servers: tuple[PlannedServer, ...]) -> Iterator[Habit]:
-    """Yield the rules of hosts that name movable servers."""
+    """Yield the hosts' rules that name movable servers."""
     names: dict[str, list[str]] = {}
     for server in servers:
         for source in server.sources:
@@ -386,7 +386,7 @@ class _Merging:
     """Merges servers from all hosts that start the same command or call the same address.
 
     Attributes:
-        refused: the servers that cannot be taken over.
+        refused: the servers that cannot be adopted.
     """
 
     def __init__(self, inventory: Inventory) -> None:
@@ -412,7 +412,7 @@ class _Merging:
         group.sources.append(source)
 
     def _refusal(self, adoption: Adoption) -> str:
-        """Return the reason why a server cannot be taken over, or ""."""
+        """Return why a server cannot be adopted, or "" if it can."""
         if adoption.verdict == "unusable":
             return adoption.why
         if not adoption.target.is_own and self._inventory.project_problem:
@@ -461,8 +461,8 @@ class _Merging:
             )
 
     def _present(self, target: Destination) -> dict[str, str]:
-        """Return digests of the commands or addresses in a configuration, by server name. A server
-        whose secrets cannot be read is left out.
+        """Return digests of the commands or addresses in a configuration, keyed by server name.
+        Servers whose secrets cannot be read are omitted.
         """
         digests: dict[str, str] = {}
         for name, entry in target.servers.items():
@@ -485,8 +485,8 @@ def _with_secret(source: ServerSource, places: Sequence[str]) -> RefusedServer:
 
 
 def _known_name(digests: Mapping[str, str], group: _Group) -> str | None:
-    """Return the name of the configured server with the same command or address as a group, or
-    None.
+    """Return the name of the configured server with the same command or address as a group, or None
+    if there is none.
     """
     entry = group.sources[0].adoption.host_entry
     wanted = (start_digest(entry), start_digest(masked(entry)))
@@ -503,7 +503,7 @@ def start_digest(entry: JSONObject) -> str:
 
 
 def _free_name(source: ServerSource, present: Mapping[str, str]) -> str:
-    """Return a name for a server that is unused in the configuration."""
+    """Return a name for a server that is not yet used in the configuration."""
     name = source.adoption.name
     if name not in present:
         return name
@@ -515,7 +515,7 @@ def _free_name(source: ServerSource, present: Mapping[str, str]) -> str:
 
 def _merged(sources: Sequence[ServerSource]) -> tuple[JSONObject, tuple[str, ...]]:
     """Return the merged entry for servers with the same command or address, and notes for the user.
-    Everything that any of the hosts forbids stays forbidden.
+    Everything that any of the hosts forbids remains forbidden.
     """
     entries = [source.adoption.host_entry for source in sources]
     entry: JSONObject = dict(entries[0])

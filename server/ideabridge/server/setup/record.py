@@ -1,6 +1,6 @@
 """Record: saves the changes that an `ideabridge setup` makes, so that `--undo` can revert them.
 
-Each change is added to the record before it is made, so even a setup that was killed halfway can be
+Each change is added to the record before it is made, so even a setup that is killed halfway can be
 undone. The records are in the user's data folder, and only the user can read them. They contain no
 entries; only the backups of the files do.
 """
@@ -24,16 +24,16 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 class SetupRecordError(IdeabridgeError):
-    """The record of a setup cannot be read or written. The message names the file."""
+    """Raised when the record of a setup cannot be read or written. The message names the file."""
 
 
 class FileStep(BaseModel):
     """A file that was written.
 
     Attributes:
-        title: the name of the file's owner, for users.
-        file: the data that undoing the edit needs.
-        mode: the previous permissions of the file, or None if there was no file.
+        title: the display name of the file's owner.
+        file: the data needed to undo the edit.
+        mode: the previous permissions of the file, or None if the file did not exist.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,7 +57,7 @@ class SecretStep(BaseModel):
 
 
 class TrustStep(BaseModel):
-    """A project file that the setup trusted. `was_trusted` says whether the file was trusted
+    """A project file that the setup trusted. `was_trusted` says whether it was already trusted
     before.
     """
 
@@ -78,7 +78,7 @@ class ServiceStep(BaseModel):
 
 
 class RuleStep(BaseModel):
-    """A standing rule with which a person has allowed a tool for good. `id` is the id of the
+    """A standing rule with which a person allowed a tool permanently. `id` is the id of the
     rule.
     """
 
@@ -90,8 +90,8 @@ class RuleStep(BaseModel):
 
 
 class RemainingStep(BaseModel):
-    """A change that `--undo` does not revert. `text` describes the change, and how a person can
-    revert it.
+    """A change that `--undo` does not revert. `text` describes the change, and how to revert it by
+    hand.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -126,8 +126,8 @@ class SetupRecord:
         return tuple(self._steps)
 
     def add(self, step: SetupStep) -> None:
-        """Add a step before the setup carries it out. Raise `SetupRecordError` if the step cannot
-        be saved.
+        """Add a step before the setup carries it out. Raise `SetupRecordError` if it cannot be
+        saved.
         """
         self._steps.append(step)
         self._write()
@@ -135,8 +135,8 @@ class SetupRecord:
     def remove(self, step: SetupStep) -> None:
         """Remove a step that was not carried out, or that was undone.
 
-        If the record has no steps left, remove its file. Raise `SetupRecordError` if the record
-        cannot be saved.
+        If no steps are left, the file of the record is removed. Raise `SetupRecordError` if the
+        record cannot be saved.
         """
         self._steps.remove(step)
         self._write()
@@ -161,7 +161,7 @@ def _folder() -> Path:
 
 @contextmanager
 def one_at_a_time() -> Generator[None]:
-    """Wait until no other process runs a setup, then make other processes wait.
+    """Wait until no other process is running a setup, and make other processes wait meanwhile.
 
     Raises:
         SetupRecordError: the folder of the records cannot be written.
@@ -187,7 +187,7 @@ def setup_records() -> list[SetupRecord]:
 
 
 def new_record() -> SetupRecord:
-    """Return the record of a new setup. Its file is created with the first step."""
+    """Return the record for a new setup. Its file is created with the first step."""
     return SetupRecord(_path(max(_numbers(), default=0) + 1), [])
 
 

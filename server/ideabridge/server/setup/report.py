@@ -29,7 +29,7 @@ def server_rows(plan: SetupPlan) -> list[tuple[str, str, str]]:
 
 
 def project_rows(plan: SetupPlan) -> list[tuple[str, str, str]]:
-    """Return a row, as `server_rows` does, for each of the project's servers."""
+    """Return a row for each of the project's servers, as `server_rows` does."""
     servers = [server for server in plan.servers if not server.target.is_own]
     return [_row(server) for server in (*servers, *plan.asks_person)]
 
@@ -67,7 +67,7 @@ def started(entry: JSONObject) -> str:
 
 
 def refused_lines(plan: SetupPlan) -> list[str]:
-    """Return a line for each server that cannot be taken over, and for each malformed file."""
+    """Return a line for each server that cannot be adopted, and for each malformed file."""
     lines = [f"{server.name} ({server.host.title}): {server.why}" for server in plan.refused]
     lines += [
         f"{server.name} ({', '.join(server.titles)}): belongs to the project; to set it up, run "
@@ -154,7 +154,7 @@ def _service_lines(plan: SetupPlan, planned: PlannedService) -> Iterator[str]:
 
 
 def habit_lines(plan: SetupPlan) -> list[str]:
-    """Return a line for each of the hosts' rules that would have no effect after a move."""
+    """Return a line for each rule of a host that would have no effect after a move."""
     return [
         f"{habit.host}, {habit.server}: {habit.shown} ({near(habit.path)})" for habit in plan.habits
     ]
@@ -168,7 +168,7 @@ def listed_words(words: Sequence[str]) -> str:
 
 
 def near(path: Path) -> str:
-    """Return a path as text, with `~` in place of the home folder."""
+    """Return a path as text, with `~` for the home folder."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 

@@ -1,8 +1,8 @@
 """Undo: reverts the changes of setups, beginning with the latest change.
 
-A file that nobody has changed since the setup gets its previous bytes back. If another program has
-changed the file since, that program's changes stay: only the entries that the setup added are
-removed, and the entries that it removed are added again.
+If nobody has changed a file since the setup, its previous bytes are restored. If another program
+has changed it, that program's changes are kept: only the entries that the setup added are removed,
+and those that it removed are added again.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ from ideabridge.tools.encoding import JSONObject
 
 @dataclass(frozen=True, slots=True)
 class UndoneStep:
-    """The result of undoing one change of a setup.
+    """The result of undoing a change of a setup.
 
     Attributes:
-        what: the changed file or, for any other kind of change, the name of what was changed.
+        what: the changed file or, for other kinds of change, the name of what was changed.
         result: `restored` if everything is as it was before the setup, `edited` if another program
-            has written the file since, so that only the setup's entries were changed, `left` if the
-            change was not undone, and `failed` if it could not be undone and stays in the record.
-        text: a description of the result for users.
+            has written to the file since, so that only the setup's entries were changed, `left` if
+            the change was not undone, and `failed` if it could not be undone and remains in the
+            record.
+        text: the result in words, for users.
     """
 
     what: str
@@ -57,7 +58,7 @@ class UndoneStep:
 
 
 def describe_step(step: SetupStep) -> str:
-    """Return a description, for users, of a change made by a setup."""
+    """Describe, for users, a change made by a setup."""
     match step:
         case FileStep():
             return f"{step.file.path} ({step.title})"
@@ -74,8 +75,8 @@ def describe_step(step: SetupStep) -> str:
 
 
 def undo(records: Sequence[SetupRecord]) -> Iterator[UndoneStep]:
-    """Undo setups, latest first, and yield the result for each change. A change that cannot be
-    undone stays in its record.
+    """Undo setups, latest first, and yield the result for each change. Changes that cannot be
+    undone stay in their records.
 
     Raises:
         SetupRecordError: a record cannot be written.
@@ -116,8 +117,8 @@ def _undo_file(step: FileStep) -> UndoneStep:
     """Undo the changes to one file.
 
     Raises:
-        HostFileError: the file cannot be written, or another program has written it in a form that
-            cannot be read.
+        HostFileError: the file cannot be written, or another program has written to it in a form
+            that cannot be read.
     """
     file = step.file
     undone = undo_file(file)
@@ -162,7 +163,7 @@ def _remove_staged(file: EditedFile) -> None:
 
 
 def _remove_backup(file: EditedFile) -> None:
-    """Remove the backup of a file that has its previous bytes again."""
+    """Remove the backup of a file whose previous bytes have been restored."""
     if file.backup is not None:
         file.backup.unlink(missing_ok=True)
 

@@ -7,9 +7,9 @@ is limited. At the limit, a new connection closes an old one: preferably one wit
 request, then an idle one, then one whose request is still arriving. A connection whose request has
 arrived completely is never closed to make room.
 
-Some places are reserved for connections that were just accepted, so that these do not close each
-other before they are read. `/healthz` and `/readyz` are answered on these connections, so neither
-callers nor strangers, however many, can crowd out a probe.
+Some places are reserved for newly accepted connections, so that these do not close each other
+before they are read. `/healthz` and `/readyz` are answered on these connections, so no number of
+callers or strangers can crowd out a probe.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _KEY: Final = "ideabridge.connection"
 
 
 class Rank(IntEnum):
-    """The state of a connection. At the limit, connections with the lowest rank are closed
+    """The state of a connection. At the limit, the connections with the lowest rank are closed
     first.
     """
 
@@ -90,10 +90,10 @@ _ADMITTED: Final = (Rank.SENDING, Rank.WORKING)
 
 
 class Connections:
-    """The connections of one server, sorted by rank and then by age, with the oldest first.
+    """The connections of one server, sorted by rank and then by age, oldest first.
 
-    At most `most` connections belong to callers, and some more have not been read yet. At most half
-    of the callers' connections can be sending.
+    At most `most` connections belong to callers, in addition to those that have not been read yet.
+    At most half of the callers' connections can be sending.
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS) -> None:
@@ -109,15 +109,15 @@ class Connections:
         self._in_progress: Counter[str] = Counter()
 
     def admit(self, connection: GuardedProtocol, caller: str) -> None:
-        """Record that a caller's request is allowed to send its body.
+        """Allow a caller's request to send its body.
 
-        One caller can use half of the connections that all other callers leave free, so there is
-        always room for one more caller. At this limit, the caller's oldest request that is still
+        A caller can use half of the connections that all other callers leave free, so there is
+        always room for another caller. At this limit, the caller's oldest request that is still
         arriving is dropped.
 
         Raises:
-            QuotaError: the caller is at its limit, and all its requests have arrived completely, so
-                none can be dropped.
+            QuotaError: the caller is at its limit, and none of its requests can be dropped, because
+                all have arrived completely.
         """
         own = self._in_progress[caller]
         others = sum(len(self._ranks[rank]) for rank in _ADMITTED) - own
@@ -183,7 +183,7 @@ class Connections:
         return True
 
     def receive(self, size: int) -> None:
-        """Count bytes of bodies that are held in memory. `size` is negative when bytes are
+        """Count bytes of request bodies that are held in memory. `size` is negative when bytes are
         released.
         """
         self._received += size
@@ -191,8 +191,8 @@ class Connections:
             max(sending, key=lambda connection: connection.received).drop()
 
     def hold_unsent(self, connection: GuardedProtocol, size: int) -> None:
-        """Record how many bytes of an answer have not been read by the client of a connection. The
-        size is 0 once the client has read everything.
+        """Record how many bytes of a response the client of a connection has not read yet. The size
+        is 0 once the client has read everything.
         """
         self._unsent.pop(connection, None)
         if size:
@@ -231,7 +231,7 @@ class Connections:
 
 
 class _Parser(h11.Connection):
-    """An h11 parser that stops reading a body made of tiny chunks.
+    """An h11 parser that stops reading a body made up of tiny chunks.
 
     Each chunk costs 15 us, so 256 KB in chunks of one byte would block the server for half a
     second.
@@ -269,8 +269,8 @@ class GuardedProtocol(H11Protocol):
 
     Attributes:
         rank: the state of the connection.
-        caller: the caller whose request was admitted last.
-        received: the number of bytes of the arriving body that are in memory.
+        caller: the caller of the last admitted request.
+        received: how many bytes of the arriving body are in memory.
     """
 
     def __init__(
@@ -304,7 +304,7 @@ class GuardedProtocol(H11Protocol):
         await self._inner(scope, receive, send)
 
     def admitted(self, caller: str) -> None:
-        """Record that the headers of a caller's request are accepted and its body can follow.
+        """Accept the headers of a caller's request, so that its body can follow.
 
         Raises:
             QuotaError: the caller already has its share of the connections.
@@ -312,7 +312,7 @@ class GuardedProtocol(H11Protocol):
         self._all.admit(self, caller)
 
     def hold(self, size: int) -> None:
-        """Count bytes of the body that the application holds."""
+        """Count bytes of the body that are held by the application."""
         self.received += size
         self._all.receive(size)
 
@@ -339,7 +339,7 @@ class GuardedProtocol(H11Protocol):
     # -- calls by asyncio and uvicorn --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Start the deadlines after the socket was accepted."""
+        """Start the deadlines when the socket has been accepted."""
         super().connection_made(transport)
         self._start()
         self._all.add(self)
@@ -373,7 +373,7 @@ class GuardedProtocol(H11Protocol):
             self._stop()
 
     def on_response_complete(self) -> None:
-        """Handle the end of an answer: set a last deadline for the rest of the request, and start
+        """Handle the end of a response: set a final deadline for the rest of the request, and start
         the idle time.
         """
         self._release()
@@ -405,7 +405,7 @@ class GuardedProtocol(H11Protocol):
             super().shutdown()
 
     def pause_writing(self) -> None:
-        """Record that the client reads its answer too slowly."""
+        """Record that the client is reading its response too slowly."""
         super().pause_writing()
         self._all.hold_unsent(self, self.transport.get_write_buffer_size())
         self._watch_reading(self.transport.get_write_buffer_size())

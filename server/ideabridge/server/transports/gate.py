@@ -1,17 +1,17 @@
-"""The gate checks every request over HTTP in five steps.
+"""The gate checks every HTTP request in five steps.
 
-1. Health. `/healthz` and `/readyz` are answered at once, for any Host, and do not count for any
-   caller.
+1. Health. `/healthz` and `/readyz` are answered immediately, for any Host, and do not count towards
+any caller.
 2. Host and Origin. Both must be names of this server (`HostNames`).
-3. The caller. The door for the path identifies the caller by the token, or by the page session. A
-   door that must know the caller refuses the request if it cannot identify one.
-4. Shares. The shares of this caller are counted over all doors together: requests per minute,
-   connections with a request in progress, streams, and pages in progress. A caller with more
-   sessions, tokens, connections or doors does not get a larger share.
+3. The caller. The door for the path identifies the caller by the token or the page session. A door
+that must know the caller rejects the request if it cannot identify one.
+4. Shares. The shares of this caller are counted across all doors: requests per minute, connections
+with a request in progress, streams, and pages in progress. More sessions, tokens, connections or
+doors do not give a caller a larger share.
 5. The body. Only now is the request admitted, and the application behind the door reads its body.
 
-If the token or the session of a request becomes invalid, the gate ends the request within about a
-second. A page that someone loads ends when the browser disconnects.
+If the token or session of a request becomes invalid, the gate ends the request within about a
+second. A page that is being loaded ends when the browser disconnects.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ streams. A browser has six connections. The limit is low because some pages take
 
 
 class HostNames:
-    """The names that clients can use for a server.
+    """The host names by which clients can address a server.
 
     A configured name without a port (`localhost`, `[::1]`, `tools.example`) is accepted with any
     port. A configured name with a port (`tools.example:8080`) is accepted only with that port.
@@ -90,7 +90,7 @@ class HostNames:
 
     def doubt(self, scope: Scope) -> tuple[int, str] | None:
         """Return (status, reason) if the `Host` or `Origin` header of a request contains a name
-        that is not accepted. Otherwise, return None.
+        that is not accepted, and None otherwise.
         """
         host = header(scope, b"host")
         if not self._include(host):
@@ -131,7 +131,7 @@ def _not_a_name(part: str, text: str, place: str) -> str:
 
 
 def header(scope: Scope | Message, name: bytes) -> str:
-    """Return the value of the first header with this name (lower case), or "" if it is missing."""
+    """Return the value of the first header named `name` (lower case), or "" if it is missing."""
     headers = cast("list[tuple[bytes, bytes]]", scope.get("headers", ()))
     return next((value.decode("latin-1") for key, value in headers if key == name), "")
 
@@ -144,12 +144,12 @@ class Admission:
     """The sender of a request, as identified by a door.
 
     Attributes:
-        caller: the caller whose shares the request uses, or None for a stranger, who gets only what
-            is needed to sign in.
+        caller: the caller whose shares the request uses, or None for a stranger, who can access
+            only what is needed to sign in.
         token: the token that the caller presented, now or when the session began, or None if no
             token was needed.
         session: the key of the page session, or None if there is no session.
-        is_named: whether a token or a session identifies the caller. Otherwise everybody on this
+        is_named: whether a token or a session identifies the caller. If not, everyone on this
             machine counts as one caller, whose requests per minute are not limited.
     """
 
@@ -170,8 +170,8 @@ class Door(Protocol):
     """
 
     async def identify(self, scope: Scope) -> Admission | ASGIApp:
-        """Return the sender of a request, identified by its headers alone, or the answer that
-        rejects it.
+        """Return the sender of a request, identified only by its headers, or the application that
+        rejects the request.
 
         Raises:
             IdeabridgeError: the sender cannot be identified at present.
@@ -183,7 +183,7 @@ class Door(Protocol):
         ...
 
     def refusal(self, status: int, why: str, headers: Mapping[str, str]) -> Response:
-        """Return the answer to a request that the gate refuses."""
+        """Return the response to a request that the gate rejects."""
         ...
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -192,9 +192,9 @@ class Door(Protocol):
 
 
 class TokenDoor:
-    """The door for programs: a bearer token in the header identifies the caller.
+    """The door for programs, in which a bearer token in the header identifies the caller.
 
-    The address `/mcp/p/NAME` restricts the caller to one of the `profiles`. `metadata` contains the
+    The path `/mcp/p/NAME` restricts the caller to one of the `profiles`. `metadata` contains the
     route and the address of the protected resource's metadata (RFC 9728), or is None.
     """
 
@@ -244,13 +244,13 @@ class TokenDoor:
     def _admitted(
         self, scope: Scope, access: AccessToken, token: bytes | None, profile: str | None
     ) -> Admission | ASGIApp:
-        """Admit a caller to the profile in the address, or refuse the request.
+        """Admit a caller to the profile in the address, or reject the request.
 
         Args:
             scope: the request.
             access: identifies the caller.
-            token: the token that proves who the caller is, or None if no token is needed.
-            profile: the profile in the address, or None.
+            token: the token that proves the caller's identity, or None if no token is needed.
+            profile: the profile in the address, or None if the address names none.
         """
         try:
             if profile is not None:
@@ -296,9 +296,9 @@ _INVALID_REQUEST: Final = -32600
 
 
 def _profile_named(scope: Scope) -> str | None:
-    """Return the profile in a request's address, or None.
+    """Return the profile in a request's address, or None if the address names none.
 
-    If the address names a profile, rewrite the address to `/mcp`, where the SDK serves the request.
+    If the address names a profile, it is rewritten to `/mcp`, where the SDK handles the request.
     """
     path: str = scope["path"]
     if path.startswith(PROFILES):
@@ -309,7 +309,7 @@ def _profile_named(scope: Scope) -> str | None:
 
 
 def _bearer(scope: Scope) -> bytes | None:
-    """Return the bearer token of a request if the request has exactly one, and otherwise None."""
+    """Return the bearer token of a request if it has exactly one, and None otherwise."""
     values = [
         value
         for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"])
@@ -329,7 +329,7 @@ def _refusal(status: int, error: str, problem: str, headers: Mapping[str, str]) 
 
 
 class Gate:
-    """ASGI middleware in front of everything over HTTP; see the docstring of this file.
+    """ASGI middleware in front of everything served over HTTP; see the docstring of this module.
 
     Args:
         calls: the door to `/mcp`, `/metrics` and every other path that is not the page's.
@@ -503,7 +503,7 @@ class Gate:
 
 
 async def _while_connected(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve a request without a body, until its client disconnects."""
+    """Handle a request without a body until its client disconnects."""
     is_read = False
 
     async def receive_nothing() -> Message:

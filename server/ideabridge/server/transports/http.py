@@ -1,4 +1,4 @@
-"""Streamable HTTP: the server binds to loopback by default, checks Host and Origin, and requires a
+"""Streamable HTTP. The server binds to loopback by default, checks Host and Origin, and requires a
 token on other addresses.
 """
 
@@ -87,7 +87,7 @@ _TOO_LARGE = 413
 
 
 class ServeError(IdeabridgeError):
-    """The server cannot listen on an address, or cannot serve what was requested."""
+    """Raised when the server cannot listen on an address, or cannot serve what was requested."""
 
 
 def is_loopback(host: str) -> bool:
@@ -104,10 +104,10 @@ def bind_socket(host: str, port: int, *, token: str | None, guarded: bool = Fals
     """Return a listening socket. Port 0 selects a free port.
 
     `token` is the token from the environment variable. `guarded` says whether requests need a token
-    for a different reason.
+    for another reason.
 
     Raises:
-        ServeError: the address is not loopback and no token is needed, or the address or token
+        ServeError: the address is not loopback and no token is required, or the address or token
             cannot be used.
     """
     if not is_loopback(host) and not token and not guarded:
@@ -147,15 +147,15 @@ def url_of(listening: socket.socket) -> str:
 
 
 def _in_address(host: str) -> str:
-    """Return a host in the form that URLs use, with brackets around an IPv6 address."""
+    """Return a host as written in URLs, with brackets around an IPv6 address."""
     return f"[{host}]" if ":" in host else host
 
 
 def reachable(url: str, names: tuple[str, ...]) -> str:
     """Return the URL of this server for other machines.
 
-    The URL contains the first of the server's configured names. If no name is configured, and the
-    server listens on every address, it contains the name of this machine.
+    The URL contains the first of the server's configured names. If no name is configured and the
+    server listens on all addresses, it contains the name of this machine.
     """
     parts = urlsplit(url)
     if not names and parts.hostname not in _EVERYWHERE:
@@ -165,7 +165,7 @@ def reachable(url: str, names: tuple[str, ...]) -> str:
 
 
 def host_names_of(host: str, allowed: tuple[str, ...]) -> HostNames:
-    """Return the names that a server can have in Host and Origin headers: the names of this
+    """Return the names that can refer to a server in Host and Origin headers: the names of this
     machine, the bound address, and `allowed`.
     """
     names = list(_LOOPBACK_NAMES)
@@ -183,7 +183,7 @@ def application(
     ended: Callable[[str], None],
 ) -> ASGIApp:
     """Return the ASGI application for MCP, behind the gate. `ended` is called with the id of each
-    session that has ended.
+    session that ends.
     """
     app: ASGIApp = server.streamable_http_app(
         streamable_http_path=CALLS,
@@ -196,11 +196,11 @@ def application(
 
 
 class _LargeAnswers:
-    """ASGI middleware that sends an answer over `_MAX_EVENT` as JSON instead of as an event,
-    because SDK clients limit only the size of events.
+    """ASGI middleware that sends a response larger than `_MAX_EVENT` as JSON instead of as an
+    event, because SDK clients limit only the size of events.
 
-    After a notification or the first ping (15 s), the answer can only be an event, so an error that
-    states the answer's size is sent instead.
+    After a notification or the first ping (15 s), the response can only be an event, so an error
+    that states its size is sent instead.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -257,7 +257,7 @@ class _LargeAnswers:
 
 
 def _large_answer(event: bytes) -> bytes | None:
-    """Return the message in an event over `_MAX_EVENT`, or None for smaller events."""
+    """Return the message in an event larger than `_MAX_EVENT`, or None for smaller events."""
     if len(event) <= _MAX_EVENT:
         return None
     lines = [line for line in event.splitlines() if line.startswith(b"data: ")]
@@ -265,7 +265,7 @@ def _large_answer(event: bytes) -> bytes | None:
 
 
 def _too_late(data: bytes) -> bytes:
-    """Return the event with the error that replaces a large answer after notifications."""
+    """Return the event with the error that replaces a large response after notifications."""
     answer = orjson.loads(data)
     problem = (
         f"the answer has {len(data):,} bytes; the limit over HTTP after a notification or 15 s is "
@@ -290,8 +290,8 @@ def _too_late(data: bytes) -> bytes:
 
 @dataclass(slots=True)
 class _Session:
-    """A session of the handshake era, with the number of its requests in progress, and the time at
-    which its last request ended, as `time.monotonic` measures it.
+    """A session of the handshake era, with the number of its requests in progress and the time when
+    its last request ended, as measured by `time.monotonic`.
     """
 
     caller: str
@@ -300,8 +300,8 @@ class _Session:
 
 
 class _Messages:
-    """ASGI middleware that refuses bodies over the limits (with an error that states the limit),
-    limits the sessions of one caller, and reports sessions that end.
+    """ASGI middleware that rejects bodies over the limits (with an error that states the limit),
+    limits the number of sessions per caller, and reports sessions that end.
     """
 
     def __init__(self, app: ASGIApp, ended: Callable[[str], None]) -> None:
@@ -376,15 +376,15 @@ class _Messages:
     # -- sessions of the handshake era -------------------------------------------------------------
 
     async def _within_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and count it for its session.
+        """Pass a request on, and count it towards its session.
 
-        A session is counted when the answer names it, because only the SDK knows which messages
-        open a session. If the caller then has too many sessions, the least recently used session is
+        A session is counted when the response names it, because only the SDK knows which messages
+        open a session. If the caller then has too many sessions, the least recently used one is
         ended.
 
         Raises:
             QuotaError: the caller has as many sessions as allowed, all of them are in use, and the
-                request might open another session.
+                request might open another.
         """
         self._sweep()
         session = header(scope, b"mcp-session-id")
@@ -454,7 +454,7 @@ class _Messages:
                 self._ended(session)
 
     def _sessions_of(self, caller: str) -> list[str]:
-        """Return the sessions of a caller, the least recently used first."""
+        """Return the sessions of a caller, least recently used first."""
         return [session for session, state in self._sessions.items() if state.caller == caller]
 
     def _unused(self, sessions: list[str]) -> list[str]:
@@ -469,8 +469,8 @@ class _Messages:
             )
 
     async def _end_excess(self, scope: Scope, caller: str) -> None:
-        """If a caller has more sessions than allowed, end unused sessions of this caller, the least
-        recently used first.
+        """If a caller has more sessions than allowed, end the unused ones, least recently used
+        first.
         """
         sessions = self._sessions_of(caller)
         excess = max(0, len(sessions) - _MOST_SESSIONS)
@@ -511,7 +511,7 @@ class _Messages:
 async def _refuse(
     send: Send, status: int, problem: str, head: bytes = b"", tail: bytes = b""
 ) -> None:
-    """Answer a message with an error. Only the first and the last bytes of the message are
+    """Respond to a message with an error. Only the first and last bytes of the message are
     known.
     """
     answer = refused(head, tail, problem)
@@ -549,9 +549,9 @@ class HTTPServer(uvicorn.Server):
         self._ending.set()
 
     async def main_loop(self) -> None:
-        """Renew the date in the headers of answers until `end` is called.
+        """Renew the date in response headers until `end` is called.
 
-        uvicorn would wake an idle process ten times a second to check `should_exit`.
+        uvicorn itself would wake an idle process ten times a second to check `should_exit`.
         """
         while not await self.on_tick(0):
             with anyio.move_on_after(_DATE_SECONDS):
@@ -571,9 +571,9 @@ class HTTPServer(uvicorn.Server):
             listening.listen(_BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop listening, and end as soon as every answer is sent, or after `_GRACE_SECONDS`.
+        """Stop listening, and end as soon as every response is sent, or after `_GRACE_SECONDS`.
 
-        uvicorn would wait for a tenth of a second even where there is nothing to send.
+        uvicorn itself would wait a tenth of a second even if there is nothing to send.
         """
         for server in self.servers:
             server.close()
@@ -616,8 +616,8 @@ def http_server(app: ASGIApp) -> HTTPServer:
 
 
 def _descriptors() -> int:
-    """Raise the limit on open files to `_DESCRIPTORS` if possible. Return the number of files that
-    this process can have open.
+    """Raise the limit on open files to `_DESCRIPTORS` if possible. Return how many files this
+    process can have open.
     """
     if sys.platform == "win32":
         return _DESCRIPTORS

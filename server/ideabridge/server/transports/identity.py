@@ -1,4 +1,4 @@
-"""Identity: identifies the user that an access token (JWT) from the configured identity provider
+"""Identity: determines which user an access token (JWT) from the configured identity provider
 belongs to.
 
 A token is accepted if it names this issuer and this audience, and is signed with one of the
@@ -82,7 +82,7 @@ class Identity:
 
 
 class IdentityProvider:
-    """The configured identity provider (`auth`), and its keys. `clock`, a monotonic clock in
+    """The configured identity provider (`auth`) and its keys. `clock`, a monotonic clock in
     seconds, measures the age of the keys.
     """
 
@@ -95,8 +95,8 @@ class IdentityProvider:
         self._lock = anyio.Lock()
 
     async def identify(self, token: str) -> Identity | None:
-        """Return the bearer of a token, or None if the token is invalid, or is for a different
-        issuer or audience.
+        """Return the bearer of a token, or None if the token is invalid or is for another issuer or
+        audience.
 
         Raises:
             ProviderError: the provider's keys are not available.
@@ -161,7 +161,7 @@ class IdentityProvider:
     # -- keys --------------------------------------------------------------------------------------
 
     async def _key(self, kid: str | None, algorithm: str) -> JSONObject | None:
-        """Return the key with this id. If the token names no key, return the only suitable key."""
+        """Return the key with this id, or the only suitable key if the token names none."""
         keys = self._suitable(kid, algorithm)
         if self._clock() - self._fetched > FRESH_SECONDS or len(keys) != 1:
             await self._refresh()
@@ -212,8 +212,8 @@ class IdentityProvider:
         return objects_in(keys[:_MOST_KEYS])
 
     async def _discover(self, client: httpx.AsyncClient) -> str:
-        """Find the address of the keys in the issuer's metadata. The metadata is found by OpenID
-        Connect Discovery or, if that fails, by RFC 8414.
+        """Look up the address of the keys in the issuer's metadata, using OpenID Connect Discovery
+        or, if that fails, RFC 8414.
         """
         parts = urlsplit(self.settings.issuer)
         path = parts.path.rstrip("/")
@@ -255,7 +255,7 @@ class IdentityProvider:
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """The claims in a token that say who its bearer is.
+    """The claims in a token that identify its bearer.
 
     Attributes:
         words: the scopes, separated by spaces, if the claim is a string.
@@ -279,7 +279,7 @@ async def _object(client: httpx.AsyncClient, url: str) -> JSONObject:
     """Return the JSON object at an address.
 
     Raises:
-        ProviderError: the answer is not a JSON object, or it is too large.
+        ProviderError: the response is not a JSON object, or is too large.
     """
     async with client.stream("GET", url, headers={"accept": "application/json"}) as answer:
         if answer.status_code != 200:

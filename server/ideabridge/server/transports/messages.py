@@ -1,10 +1,11 @@
-"""Messages: reads the lines and bodies that a client sends as JSON-RPC messages.
+"""Messages: parses the lines and bodies that a client sends as JSON-RPC messages.
 
 A well-formed message needs one pass of the SDK's parser. A message that this parser rejects, or
-mistakes for another kind, is read again in this module. Odd but unambiguous forms are accepted: a
+mistakes for another kind, is parsed again in this module. Odd but unambiguous forms are accepted: a
 byte order mark, NUL bytes at the ends of a line, several messages on a line, `7.0` as an id, `[]`
-where an object is meant. The answer to anything else is the error that JSON-RPC requires, so that a
-client does not wait for an answer that never comes. Notifications and responses are never answered.
+where an object is meant. Anything else is answered with the error that JSON-RPC requires, so that a
+client does not wait for a response that never comes. Notifications and responses are never
+answered.
 """
 
 from __future__ import annotations
@@ -53,14 +54,13 @@ class RefusedMessage:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """The error that is sent as the answer, as a JSON object."""
+        """The error to send as the response, as a JSON object."""
         return {"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code, "message": self.why}}
 
 
 def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
-    """Return the messages on a line or in a body, in order.
-
-    If the list is empty, there is nothing to process or to answer.
+    """Return the messages on a line or in a body, in order. If the list is empty, there is nothing
+    to process or to answer.
 
     `data` must already be within the limits that `problem` checks.
     """
@@ -95,7 +95,7 @@ def read_wire_messages(data: bytes) -> list[JSONRPCMessage | RefusedMessage]:
 
 
 def read_body(body: bytes) -> bytes | RefusedMessage:
-    """Read the one message that the body of a POST contains, and repair odd forms in it.
+    """Parse the single message in the body of a POST, repairing odd forms.
 
     `body` must already be within the limits that `problem` checks.
     """
@@ -117,7 +117,7 @@ def read_body(body: bytes) -> bytes | RefusedMessage:
 
 def _is_plain(body: bytes) -> bool:
     """Return whether a body is certainly one well-formed request or notification. A quick check is
-    enough, because the SDK reads the body again.
+    enough, because the SDK parses the body again.
     """
     try:
         message: object = orjson.loads(body)
@@ -137,11 +137,11 @@ def _is_plain(body: bytes) -> bool:
 
 
 def _read_plain(data: bytes) -> JSONRPCMessage | None:
-    """Return the message if the SDK's parser accepts it and cannot have mistaken it for a message
-    of a different kind.
+    """Return the message if the SDK's parser accepts it and cannot have mistaken it for another
+    kind of message, and None otherwise.
 
-    The parser ignores members that it does not know: it mistakes a request with a null id for a
-    notification, and an error that also has a result for a response.
+    The parser ignores unknown members: it mistakes a request with a null id for a notification, and
+    an error that also has a result for a response.
     """
     try:
         message = types.jsonrpc_message_adapter.validate_json(data, by_name=False)
@@ -157,8 +157,8 @@ def _read_plain(data: bytes) -> JSONRPCMessage | None:
 
 
 def _read_members(value: object) -> list[JSONRPCMessage | RefusedMessage]:
-    """Return the messages in a JSON value: a single message, or the messages of a batch. Each of
-    them gets its own answer.
+    """Return the messages in a JSON value: a single message, or the messages of a batch. Each gets
+    its own response.
     """
     if not isinstance(value, list):
         return _read(value)
@@ -246,8 +246,8 @@ def _read_request(message: dict[str, Any]) -> JSONRPCRequest | RefusedMessage:
 
 
 def _read_response(message: dict[str, Any]) -> list[JSONRPCMessage | RefusedMessage]:
-    """Read a response to one of this server's requests. If the response is malformed, the request
-    fails, because no other response will arrive.
+    """Parse a response to one of this server's requests. If it is malformed, the request fails,
+    because no other response will arrive.
     """
     request = _usable_id(message.get("id"))
     if request is None:
@@ -312,7 +312,9 @@ def _is_fraction(value: object) -> bool:
 
 
 def _without_surrogates(value: object) -> object:
-    """Return the value with U+FFFD in place of lone surrogates, which UTF-8 text cannot contain."""
+    """Return the value with lone surrogates, which UTF-8 text cannot contain, replaced by
+    U+FFFD.
+    """
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, list):

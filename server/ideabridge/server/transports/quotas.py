@@ -1,7 +1,7 @@
-"""Quotas: limits per caller, so that one caller cannot use up the server, and limits per message.
+"""Quotas: limits per caller, so that no caller can use up the server, and limits per message.
 
 Everything that a request uses (a place among the requests in progress, a stream, a session) is
-counted for its caller. A caller over a limit gets an error that states the limit.
+counted towards its caller. A caller over a limit gets an error that states the limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ recently used pair is forgotten."""
 
 
 class QuotaError(LimitExceededError):
-    """A caller has reached a limit.
+    """Raised when a caller has reached a limit.
 
     Attributes:
         retry_after: the number of seconds after which another attempt can succeed.
@@ -39,7 +39,7 @@ class QuotaError(LimitExceededError):
 
 
 class Quotas:
-    """Counts what each caller holds now and has recently used.
+    """Counts what each caller currently holds and has recently used.
 
     Times come from a monotonic clock in seconds.
     """
@@ -53,10 +53,10 @@ class Quotas:
 
     @contextmanager
     def holding(self, caller: str, kind: str, most: int, amount: int = 1) -> Generator[None]:
-        """Count `amount` more of a kind for a caller while the context is open, up to `most` in
+        """While the context is open, count `amount` more of a kind for a caller, up to `most` in
         total.
 
-        `kind` is the plural noun that the message contains, such as "requests in progress".
+        `kind` is the plural noun for the message, such as "requests in progress".
 
         Raises:
             QuotaError: the caller would hold more than `most`.
@@ -79,8 +79,8 @@ class Quotas:
 
     def spend(self, caller: str, kind: str, most: int, seconds: float) -> None:
         """Count one use of a kind. A caller can make `most` uses in quick succession, but on
-        average only `most` uses in `seconds`. `kind` is the plural noun that the message contains,
-        such as "calls".
+        average only `most` uses per `seconds`. `kind` is the plural noun for the message, such as
+        "calls".
 
         Raises:
             QuotaError: no use is left; `retry_after` is the time until the next use.
@@ -136,8 +136,7 @@ _METHOD: Final = re.compile(
 
 
 def problem(message: bytes) -> str | None:
-    """Return the reason why a message of permitted size is refused, or None if the message is
-    accepted.
+    """Return why a message of permitted size is rejected, or None if it is accepted.
 
     The message has not been parsed yet; only its bytes are examined.
     """
@@ -155,8 +154,8 @@ def problem(message: bytes) -> str | None:
 
 
 def refused(head: bytes, tail: bytes, reason: str) -> dict[str, Any] | None:
-    """Return the answer to a refused message as a JSON-RPC object, or None if its start and end
-    contain no id.
+    """Return the response to a rejected message as a JSON-RPC object, or None if the beginning and
+    end of the message contain no id.
     """
     request_id = id_at_start(head)
     if request_id is None:
@@ -183,16 +182,16 @@ def refused(head: bytes, tail: bytes, reason: str) -> dict[str, Any] | None:
 
 
 def id_at_start(message: bytes) -> int | str | None:
-    """Return the id of a message that cannot be read, if the id is at the start of the message.
-    Only there, it must be the id of the message itself.
+    """Return the id at the beginning of a message that cannot be parsed, or None if there is none.
+    Only there is it certain to be the id of the message itself.
     """
     match = _HEAD.match(message[:ENDS])
     return None if match is None else _read_id(match[2])
 
 
 def _read_id(text: bytes) -> int | str | None:
-    """Read an id from its JSON text. Return None if the text is not JSON, such as `007` or a string
-    with bytes that are not UTF-8.
+    """Parse an id. Return None if the text is not JSON, such as `007` or a string with bytes that
+    are not UTF-8.
     """
     try:
         return cast("int | str", orjson.loads(text))
@@ -201,5 +200,5 @@ def _read_id(text: bytes) -> int | str | None:
 
 
 def size_problem(size: int) -> str:
-    """Return the reason why a message of `size` bytes is refused."""
+    """Return why a message of `size` bytes is rejected."""
     return f"the message has {size:,} bytes; the limit is {MAX_MESSAGE:,}"

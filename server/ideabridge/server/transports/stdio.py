@@ -3,7 +3,7 @@
 The length of a line is limited. The transport ends as soon as the host closes the stream.
 
 This transport replaces the SDK's own, which reads in a thread that cannot be stopped, accepts lines
-of any length, and does not answer an invalid line.
+of any length, and does not respond to invalid lines.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _UNBLOCKED: Final = getattr(select, "PIPE_BUF", 512)
 def claimed_stdio() -> Generator[tuple[int, int]]:
     """Yield file descriptors for stdin and stdout that only the protocol uses.
 
-    While the context is open, any other output of the process goes to stderr, and any other read of
-    stdin returns nothing.
+    While the context is open, any other output of the process goes to stderr, and any other read
+    from stdin returns nothing.
     """
     sys.stdout.flush()
     reading = os.dup(0)
@@ -61,10 +61,9 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
     """Receives messages from stdin.
 
     Args:
-        descriptor: the file descriptor to read.
-        writer: writes the answers to refused messages.
-        ended: a function that is called when the host has closed the stream, before `receive`
-            reports it.
+        descriptor: the file descriptor to read from.
+        writer: writes the responses to rejected messages.
+        ended: called when the host has closed the stream, before `receive` reports it.
     """
 
     def __init__(self, descriptor: int, writer: StdioWriter, ended: Callable[[], None]) -> None:
@@ -115,7 +114,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
             self._waiting.append(rest)
 
     async def _enqueue(self, line: bytes | LongLine) -> None:
-        """Put the messages on a line into the queue, and answer refused messages."""
+        """Add the messages on a line to the queue, and respond to rejected messages."""
         if isinstance(line, LongLine):
             await self._refuse(line.head, line.tail, size_problem(line.size))
             return
@@ -132,7 +131,7 @@ class StdioReader(ObjectReceiveStream[SessionMessage | Exception]):
                 self._messages.append(SessionMessage(message))
 
     async def _refuse(self, head: bytes, tail: bytes, reason: str) -> None:
-        """Answer a message that is over the limits. Only its first and last bytes are known."""
+        """Respond to a message that is over the limits. Only its first and last bytes are known."""
         answer = refused(head, tail, reason)
         if answer is None:
             answer = RefusedMessage(None, types.INVALID_REQUEST, reason).answer

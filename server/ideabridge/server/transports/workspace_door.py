@@ -1,5 +1,5 @@
 """The door to a server with workspaces: `/mcp/w/NAME` leads to the workspace with this name, and
-`/ui/w/NAME` to its pages.
+`/ui/w/NAME` leads to its pages.
 
 Each workspace is served as if it were a separate server, with the configuration, tool files and
 store of its folder. The first request to a workspace opens it, and it stays open until the server
@@ -37,13 +37,13 @@ _DOOR: Final = "ideabridge.door"
 
 @dataclass(frozen=True, slots=True)
 class ServedWorkspace:
-    """A workspace that is open.
+    """An open workspace.
 
     Attributes:
         bridge: the bridge of the workspace.
         door: the door of the workspace.
         pages: the application of its pages, or None if the server has no page.
-        close: ends the requests that listen in the workspace, because the server is about to end.
+        close: ends listening requests in the workspace, because the server is about to end.
     """
 
     bridge: Bridge
@@ -59,9 +59,9 @@ class _Opening:
     Attributes:
         folder: the folder of the workspace.
         scope: the scope whose cancellation ends the workspace.
-        settled: set when the workspace is open or could not be opened.
-        served: the open workspace, or None.
-        error: the reason why the workspace could not be opened, or None.
+        settled: set when the workspace is open or opening it has failed.
+        served: the open workspace, or None if it is not open.
+        error: why the workspace could not be opened, or None if there was no error.
     """
 
     folder: Path
@@ -76,9 +76,8 @@ class Workspaces:
 
     Args:
         group: runs the open workspaces.
-        folder_of: returns the folder that is registered under a name. Raises
-            `UnknownWorkspaceError`.
-        serve: serves a folder as the workspace with a name, until its context ends.
+        folder_of: returns the folder registered under a name, or raises `UnknownWorkspaceError`.
+        serve: serves a folder as a workspace with the given name, until its context ends.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Workspaces:
         }
 
     async def opened(self, name: str) -> ServedWorkspace:
-        """Return a workspace. Open it first if this is its first request.
+        """Return a workspace, opening it if this is its first request.
 
         Raises:
             UnknownWorkspaceError: no folder is registered under this name.
@@ -139,8 +138,8 @@ class Workspaces:
             opening.scope.cancel()
 
     async def _run(self, name: str, opening: _Opening) -> None:
-        """Serve a workspace until it is ended. An error ends only this workspace, and the next
-        request opens it again.
+        """Serve a workspace until it is ended. An error ends only this workspace; the next request
+        opens it again.
         """
         try:
             with opening.scope:
@@ -168,7 +167,7 @@ class WorkspaceDoor:
     workspaces.
 
     Args:
-        own: the door to `/mcp`. It identifies everybody before a workspace is looked up.
+        own: the door to `/mcp`, which identifies everyone before a workspace is looked up.
         workspaces: the workspaces, or None for a server without workspaces.
     """
 
@@ -221,10 +220,10 @@ class WorkspaceDoor:
 
 
 def _workspace_named(scope: Scope) -> str | None:
-    """Return the workspace in a request's address, or None.
+    """Return the workspace in a request's address, or None if the address names none.
 
-    If the address names a workspace, rewrite the address to `/mcp` and the rest of the path, where
-    the workspace serves the request.
+    If the address names a workspace, it is rewritten to `/mcp` and the rest of the path, where the
+    workspace handles the request.
     """
     path: str = scope["path"]
     if path.startswith(WORKSPACES):

@@ -137,7 +137,7 @@ def check_sqlite(findings: Findings) -> None:
 
 
 def check_configuration(findings: Findings, configuration: Configuration) -> None:
-    """Check the configuration: its files, refused settings, and rules."""
+    """Check the configuration: its files, rejected settings, and rules."""
     from ideabridge.bridge.loop.policy import approval_parts
 
     if configuration.source is None and configuration.untrusted is None:
@@ -180,7 +180,7 @@ def check_configuration(findings: Findings, configuration: Configuration) -> Non
 
 
 def _settings(configuration: Configuration, layer: Layer) -> str | None:
-    """Return the servers and the effective settings in a configuration file, or None if it has
+    """Return the servers and effective settings in a configuration file, or None if there are
     none.
     """
     above = configuration.layers[configuration.layers.index(layer) + 1 :]
@@ -278,15 +278,15 @@ def describe_store(findings: Findings, store: Store, configuration: Configuratio
 
 
 def _number_of_runs(number: int, status: str) -> str:
-    """Return how many runs have a status: `1 done`, `1 needs approval`, `4 need approval`."""
+    """Return how many runs have a given status: `1 done`, `1 needs approval`, `4 need approval`."""
     if number != 1 and status.startswith("needs_"):
         status = status.replace("needs_", "need_", 1)
     return f"{number} {status.replace('_', ' ')}"
 
 
 def _retention(store: Store, configuration: Configuration) -> str:
-    """Return a sentence about the runs that the servers delete, and about the time of the next
-    deletion.
+    """Return a sentence that says which runs the servers delete, and when the next deletion
+    happens.
     """
     import time
     from datetime import datetime
@@ -331,7 +331,7 @@ def check_tool_files(findings: Findings, configuration: Configuration) -> None:
 
 
 def check_rules(findings: Findings) -> None:
-    """Check whether the file of standing rules can be used."""
+    """Check whether the file of standing rules is usable."""
     from ideabridge.bridge.standing_rules import own_rules
 
     try:
@@ -435,8 +435,8 @@ def check_hosts(findings: Findings, project: Path, called: Mapping[str, str]) ->
     Args:
         findings: receives the results.
         project: the project folder.
-        called: how long ago each host called lately, keyed by the host's title. A host can call
-            although no settings on this machine name ideabridge.
+        called: how long ago each host last called, keyed by the host's title. A host can call even
+            if no settings on this machine name ideabridge.
     """
     from ideabridge.server.hosts.host import HostEnvironment
     from ideabridge.server.hosts.table import HOSTS
@@ -496,11 +496,11 @@ def _describe_unconnected(findings: Findings, host: Host, others: int, called: s
 
 @dataclass(frozen=True, slots=True)
 class _HostServers:
-    """The servers that a host's files list.
+    """The servers listed in a host's files.
 
     Attributes:
         ours: the files that list ideabridge, each with its scope.
-        others: the number of other servers that they list.
+        others: the number of other servers in the files.
         started: the servers in the files that the host currently uses.
     """
 
@@ -511,12 +511,12 @@ class _HostServers:
 
 @dataclass(frozen=True, slots=True)
 class _StartedServer:
-    """A server that a host's file names, and the program that starts it.
+    """A server named in a host's file, and the program that starts it.
 
     Attributes:
         file: the host's file.
         name: the name of the server.
-        program: the program, or None if the entry names none, as for a server over HTTP.
+        program: the program, or None if the entry names no program, as for a server over HTTP.
     """
 
     file: Path
@@ -547,14 +547,12 @@ class _StartedServer:
 
     @property
     def is_missing(self) -> bool:
-        """True if the program can be looked for, but no such executable exists."""
+        """True if the program can be looked up, but no such executable exists."""
         return self.can_check and shutil.which(self.program or "") is None
 
 
 def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer]) -> None:
-    """Check whether the programs with which a host starts servers exist. This function does not
-    start any program.
-    """
+    """Check whether the programs with which a host starts servers exist. No program is started."""
     from ideabridge.server.hosts.host import SERVER_NAME
 
     missing = [server for server in servers if server.is_missing]
@@ -582,7 +580,9 @@ def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer
 
 
 def _program_in(entry: JSON, key: str) -> str | None:
-    """Return the program in a server's entry. It is a string, or the first item in a list."""
+    """Return the program in a server's entry, which is a string or the first item of a list, or
+    None if there is no program.
+    """
     command = entry.get(key) if isinstance(entry, dict) else None
     if isinstance(command, list) and command:
         command = command[0]
@@ -590,7 +590,7 @@ def _program_in(entry: JSON, key: str) -> str | None:
 
 
 def _servers_of(host: Host, places: HostEnvironment, problems: dict[Path, str]) -> _HostServers:
-    """Read a host's files. Add the errors in each file to `problems`, keyed by the file's path."""
+    """Read a host's files, and add the errors in each file to `problems`, keyed by path."""
     from ideabridge.server.hosts.host import SERVER_NAME, read_tolerantly
 
     own_names: list[str] = []

@@ -1,4 +1,4 @@
-"""History: describes a run in words, as its journal records it.
+"""History: describes a run in words, as recorded in its journal.
 
 `read_history` folds a journal. The command line (`runs show`, `approvals list`) and the page show
 its entries.
@@ -28,7 +28,7 @@ Line: TypeAlias = tuple[str, str | None]
 
 
 def doubt_lines(machine: Machine) -> Iterator[str]:
-    """Yield lines about the assumptions and notes on which a run's result depends."""
+    """Yield lines about the assumptions and notes that the result of a run depends on."""
     doubts = machine.doubts
     for line in assumption_lines(doubts.assumed):
         yield f"assumed: {line}"
@@ -42,11 +42,11 @@ def doubt_lines(machine: Machine) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One event of a run, described in words by `text`.
+    """An event of a run, described in words by `text`.
 
     Attributes:
-        number: the sequence number of the event, from 1.
-        at: the time of the event in seconds since 1970, or None if the store does not have it.
+        number: the sequence number of the event, counted from 1.
+        at: the time of the event in seconds since 1970, or None if the store does not contain it.
     """
 
     number: int
@@ -58,9 +58,9 @@ class HistoryEntry:
 
 @dataclass(slots=True)
 class RunHistory:
-    """A run as its journal records it, and the state of its machine after the last event.
+    """A run as recorded in its journal, and the state of its machine after the last event.
 
-    `broken` is the reason why an event cannot be read. The entries end before that event.
+    If an event cannot be read, `broken` says why, and the entries end before that event.
     """
 
     machine: Machine = field(default_factory=Machine)
@@ -68,8 +68,8 @@ class RunHistory:
     broken: str | None = None
 
     def add(self, journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> None:
-        """Add the next events of the journal, with their times keyed by number. Stop at an event
-        that cannot be read.
+        """Add the next events of the journal, with their times keyed by number, up to the first
+        event that cannot be read.
         """
         for number, raw in journal:
             try:
@@ -83,8 +83,8 @@ class RunHistory:
 
 
 def read_history(journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> RunHistory:
-    """Return the history of a run, given the (number, event) pairs in its journal and the events'
-    times, keyed by number.
+    """Return the history of a run, given the (number, event) pairs in its journal, and the times of
+    the events, keyed by number.
     """
     history = RunHistory()
     history.add(journal, times)
@@ -185,7 +185,7 @@ def _call_line(event: Event, machine: Machine) -> Line:
 
 
 def _question_line(event: Event, machine: Machine) -> Line:
-    """Return the line about a question, or about the answer to a question.
+    """Return the line about a question, or about the answer to one.
 
     The question is about the outcome of a call, or a server asks it during a call.
     """

@@ -42,21 +42,21 @@ _PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """One open decision.
+    """An open decision.
 
     Attributes:
         record: the run that asks or, if a room asks, the run that the room belongs to.
-        approval: the id of the question in the run, preceded by the room's name if a room asks.
-        question: the question that is to be decided.
-        asked: the time of the question in seconds since 1970, or None if the journal does not have
-            it.
-        deadline: the time at which the question is refused if nobody has decided it by then, or
-            None if it has no time limit.
-        at_work: whether a process executes the run.
-        grants: the grants that people have made for later calls of the run that asks.
+        approval: the id of the question in the run, prefixed with the room's name if a room asks.
+        question: the question to decide.
+        asked: when the question was asked, in seconds since 1970, or None if the journal does not
+            say.
+        deadline: when the question is refused if nobody has decided by then, or None if there is no
+            time limit.
+        at_work: whether a process is executing the run.
+        grants: the grants that people have given for later calls of the run that asks.
         instances: the number of instances of the run that asks.
         server: how the server of the question's tool starts, as a start definition (see
-            `start_definitions`), or "" if the journal does not have it.
+            `start_definitions`), or "" if the journal does not contain it.
     """
 
     record: RunRecord
@@ -109,16 +109,16 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestions:
-    """The open questions of one journal. The questions contain no results of calls, so they are
-    much smaller than the folded journal.
+    """The open questions of one journal. They contain no results of calls, so they are much smaller
+    than the folded journal.
 
     Attributes:
-        asked: the (question, time at which it was asked) of each open question; see
-            `Pending.asked`.
-        seconds: the time that a question waits, in seconds, or None if there is no limit.
+        asked: each open question with the time at which it was asked; see `Pending.asked`.
+        seconds: how long a question waits, in seconds, or None if there is no limit.
         grants, instances: see `Pending`.
         rooms: the executions that rooms are currently answering.
-        servers: the start definition of each server, keyed by server; "" is for the Python tools.
+        servers: the start definition of each server, keyed by server; "" stands for the Python
+            tools.
     """
 
     asked: tuple[tuple[Question, float | None], ...] = ()
@@ -130,8 +130,8 @@ class OpenQuestions:
 
     @classmethod
     def of(cls, history: RunHistory) -> OpenQuestions:
-        """Return the open questions of a folded journal, or none if it cannot be read or its run
-        has ended.
+        """Return the open questions of a folded journal. There are none if it cannot be read or its
+        run has ended.
         """
         machine = history.machine
         if history.broken or machine.ended:
@@ -147,7 +147,7 @@ class OpenQuestions:
         )
 
     def to_json(self) -> JSONObject:
-        """Return the questions as JSON, for another process to read with `from_json`."""
+        """Return the questions as JSON that another process can read with `from_json`."""
         asked: list[JSON] = [[_question_to_json(question), at] for question, at in self.asked]
         return {
             "asked": asked,
@@ -172,8 +172,8 @@ class OpenQuestions:
         )
 
     def pending(self, root: RunRecord, prefix: str) -> Iterator[Pending]:
-        """Yield the questions as open decisions of `root`, the run that the journal belongs to.
-        Their approval ids begin with `prefix`.
+        """Yield the questions as open decisions of `root`, the run that the journal belongs to. The
+        ids of their approvals begin with `prefix`.
         """
         at_work = root.status == "running" and not is_left(root)
         for question, asked_at in self.asked:
@@ -199,7 +199,9 @@ class OpenQuestions:
     def open_rooms(
         self, store: Store, record: RunRecord, prefix: str
     ) -> Iterator[tuple[RunRecord, str]]:
-        """Yield each open room of the run `record`, with the prefix of its approval ids."""
+        """Yield each open room of the run `record`, with the prefix for the ids of its
+        approvals.
+        """
         if not self.rooms:
             return
         for room in store.runs.rooms(record.id):
@@ -208,12 +210,12 @@ class OpenQuestions:
 
 
 def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) -> Iterator[Pending]:
-    """Yield the open decisions that the journals contain, newest run first. Each journal that is
-    read is folded.
+    """Yield the open decisions in the journals, newest run first. Each journal is folded when it is
+    read.
 
     Args:
         store: the store of the journals.
-        chosen: a run or a room whose decisions are returned, or None for the decisions of all runs.
+        chosen: the run or room whose decisions to yield, or None for the decisions of all runs.
         caller: the caller who looks up the runs. This function does not check whether the caller is
             allowed to see a chosen run.
     """
@@ -223,7 +225,7 @@ def pending(store: Store, chosen: RunRecord | None = None, *, caller: Viewer) ->
 
 
 def waiting_runs(store: Store, caller: Viewer) -> Iterator[RunRecord]:
-    """Yield the runs of a caller that might have open decisions, without rooms, newest first."""
+    """Yield a caller's runs, except rooms, that might have open decisions, newest first."""
     after: str | None = None
     while True:
         page = store.runs.newest(caller, _WAITING, limit=_PAGE, after=after, rooms=False)

@@ -37,12 +37,12 @@ _MOST_READ: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class CallOutcomes:
-    """The number of calls of a run that ended, and how many of them have no result.
+    """How many calls of a run have ended, and how many of these have no result.
 
     Attributes:
-        ended: the number of calls that ended, including those that never started.
+        ended: the number of calls that have ended, including those that never started.
         failed: the number of these calls that failed, even if something caught the error.
-        denied: the number of these calls that somebody or a rule denied.
+        denied: the number of these calls that a person or a rule denied.
         cancelled: the number of these calls that were cancelled.
         not_run: the number of these calls that never started, because a call that they read has no
             result.
@@ -56,12 +56,12 @@ class CallOutcomes:
 
     @classmethod
     def of(cls, failures: Iterable[CallFailure | None], not_run: int = 0) -> CallOutcomes:
-        """Count calls that ended.
+        """Count calls that have ended.
 
         Args:
-            failures: for each call that started or was denied, the reason why it has no result, or
-                None if it has one.
-            not_run: see the attribute.
+            failures: for each call that started or was denied, why it has no result, or None if it
+                has one.
+            not_run: see the attribute with this name.
         """
         counts = Counter(failures)
         return cls(
@@ -74,12 +74,12 @@ class CallOutcomes:
 
     @property
     def none_succeeded(self) -> bool:
-        """True if no call succeeded, which includes the case that no call has ended."""
+        """True if no call has succeeded, even if no call has ended."""
         return self.failed + self.denied + self.cancelled + self.not_run == self.ended
 
 
 def run_status(record: RunRecord) -> tuple[str, str | None]:
-    """Return the (status, reason) of a run. The reason is None if no reason is known."""
+    """Return the (status, reason) of a run. The reason is None if unknown."""
     from ideabridge.bridge.driving.driver import LEFT_REASON, is_left
 
     if is_left(record):
@@ -88,7 +88,7 @@ def run_status(record: RunRecord) -> tuple[str, str | None]:
 
 
 def shown_outcome(record: RunRecord) -> tuple[str, str | None]:
-    """Return the (status, reason) of a run as pages show it. A run whose output is missing only
+    """Return the (status, reason) of a run for display on pages. A run whose output is missing only
     because calls were denied has not failed: its denied calls are its outcome.
     """
     from ideabridge.bridge.context.failure import NO_OUTPUT
@@ -105,7 +105,7 @@ def errors_of(record: RunRecord) -> int:
     """Return the number of errors in the last Solution of a run that has ended.
 
     The errors are the failed calls that nothing caught, and an output or a Solution that is
-    malformed. Errors of earlier Solutions do not count. For a run that has not ended, return 0.
+    malformed. Errors of earlier Solutions do not count. The number is 0 if the run has not ended.
     """
     return record.summary.errors
 
@@ -119,14 +119,14 @@ def listed_runs(
     after: str | None = None,
     chosen: RunFilter | None = None,
 ) -> list[RunRecord]:
-    """Return the runs that a list shows, newest first, without rooms.
+    """Return the runs to show in a list, newest first, without rooms.
 
     Args:
         store: the store of the runs.
         caller: the caller who looks up the runs. Only `SEES_ALL` sees all runs.
         limit: the maximum number of runs.
         status: the `run_status` of the runs to return, or None for all.
-        after: the id of a run; only runs that follow it in the list are returned.
+        after: the id of a run; only the runs after it in the list are returned.
         chosen: additional conditions.
     """
     # No query can select interrupted runs, because whether a run that is stored as running has been
@@ -155,7 +155,9 @@ def listed_runs(
 
 
 def lineage_of(store: Store, record: RunRecord) -> JSONObject:
-    """Return a run's parent, the run it was forked from, its forks, its rooms and its ideas."""
+    """Return a run's parent, the run that it was forked from, its forks, its rooms and its
+    ideas.
+    """
     lineage: JSONObject = {}
     if record.parent is not None:
         lineage["part_of"] = record.parent
@@ -173,8 +175,8 @@ def lineage_of(store: Store, record: RunRecord) -> JSONObject:
 
 
 def solution_of_plan(store: Store, run_id: str) -> JSONObject:
-    """Return the Solution that the run of a plan carries out: `{"calls", "output"}` or
-    `{"program"}`. Return an empty object if the run has not begun.
+    """Return the Solution that a plan's run carries out: `{"calls", "output"}` or `{"program"}`.
+    The result is an empty object if the run has not begun.
     """
     from ideabridge.bridge.loop.event import ProgramProposed, SolutionProposed, event_from_json
 
@@ -198,7 +200,9 @@ def input_of(store: Store, run_id: str) -> JSONObject:
 
 
 def task_of(store: Store, run_id: str) -> str:
-    """Return the task of a run: the first user text in its context, or ""."""
+    """Return the task of a run, which is the first user text in its context, or "" if there is
+    none.
+    """
     for message in _context_of(store, run_id):
         if message.type == "text" and message.role == "user" and isinstance(message.value, str):
             return message.value
@@ -207,7 +211,7 @@ def task_of(store: Store, run_id: str) -> str:
 
 
 def _context_of(store: Store, run_id: str) -> list[Message]:
-    """Return the context with which a run began, or nothing if the run has not begun."""
+    """Return the context that a run began with, or an empty list if the run has not begun."""
     from ideabridge.bridge.context.messages import read_context
     from ideabridge.bridge.loop.event import RunStarted, event_from_json
 

@@ -31,13 +31,13 @@ _COLUMNS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much of a question fits in a place such as a form or a page.
+    """How much of a question fits on a surface such as a form or a page.
 
     Attributes:
         characters: the maximum length, in characters, of the content as JSON on one line. The
             content says what would happen.
         lines: the maximum number of lines of the content, each 80 columns wide. Each line break in
-            a string begins another line.
+            a string starts another line.
         reasons: the maximum length, in characters, of the reasons for the question.
     """
 
@@ -64,11 +64,11 @@ TERMINAL: Final = Room(2**63, 2**63, 2**63)
 
 @dataclass(frozen=True, slots=True)
 class ShownQuestion:
-    """A question as one place shows it.
+    """A question as shown on one surface.
 
     Attributes:
-        content: the description of what would happen, as indented JSON, or only its beginning if
-            the question is not shown in full.
+        content: what would happen, as indented JSON, or only its beginning if the question is not
+            shown in full.
         reasons: the reasons, or only their beginning.
         omitted: the approximate number of characters that are not shown; 0 if the question is shown
             in full.
@@ -92,9 +92,9 @@ class ShownQuestion:
         return choices_if(choices, whole=self.whole)
 
     def seal(self, secret: str, key: str) -> str:
-        """Return the string with which a form proves that it showed the question in full.
+        """Return a string with which a form proves that it showed the question in full.
 
-        The string is empty if it did not.
+        The string is empty if the form did not.
 
         Args:
             secret: the session's secret, so that nobody else can produce the string.
@@ -107,13 +107,12 @@ class ShownQuestion:
 
 
 def show_question(content: JSONObject, reasons: str, room: Room, sums: str = "") -> ShownQuestion:
-    """Return a question as a place shows it, including whether it is shown in full.
+    """Return a question as shown on a surface, including whether it is shown in full.
 
     Args:
-        content: the description of what would happen: the call with its values, the plan, or the
-            server's question.
+        content: what would happen: the call with its values, the plan, or the server's question.
         reasons: the reasons for the question.
-        room: the place.
+        room: how much of the question fits.
         sums: see `ShownQuestion.sums`.
     """
     line = _line_of(content, room)
@@ -135,7 +134,7 @@ def show_question(content: JSONObject, reasons: str, room: Room, sums: str = "")
 def _beginning_of_question(
     content: JSONObject, reasons: str, room: Room, sums: str
 ) -> ShownQuestion:
-    """Return the beginning of a question that does not fit in a place."""
+    """Return the beginning of a question that does not fit."""
     # Format only the beginning, because a call can take megabytes, and formatting readable JSON
     # takes a second per megabyte.
     part = Beginning(content, room.characters)
@@ -159,13 +158,13 @@ def _beginning_of_question(
 
 
 def fits(content: JSONObject, reasons: str, room: Room) -> bool:
-    """Return whether a question can be shown in full in a place; see `show_question`."""
+    """Return whether a question can be shown in full; see `show_question`."""
     return _line_of(content, room) is not None and _reasons_of(reasons, room) is not None
 
 
 def choices_if(choices: Iterable[Choice], *, whole: bool) -> tuple[Choice, ...]:
-    """Return the choices that a person has: all choices if the person sees the question in full,
-    and otherwise only those that refuse.
+    """Return the choices that a person has: all of them if the person sees the question in full,
+    and only the refusing ones otherwise.
     """
     return tuple(choice for choice in choices if whole or choice in REFUSING)
 
@@ -195,7 +194,7 @@ def _reasons_of(reasons: str, room: Room) -> str | None:
 
 
 def _beginning(text: str, room: Room) -> str:
-    """Return the beginning, in its displayed form, of text that does not fit."""
+    """Return the beginning, as displayed, of text that does not fit."""
     lines = text[: room.characters].split("\n")
     return "\n".join(lines[: room.lines])
 
@@ -210,23 +209,23 @@ def content_of(question: Question) -> JSONObject:
 
 
 def shown_without_ids(question: Question) -> JSONObject:
-    """Return the call or the plan that a question is about, in the form shown to people."""
+    """Return the call or plan that a question is about, as shown to people."""
     if question.kind == "plan":
         return plan_without_ids(question.shown)
     return call_without_ids(question.shown)
 
 
 def call_without_ids(call: JSONObject) -> JSONObject:
-    """Return a call in the form shown to people.
+    """Return a call as shown to people.
 
-    Its id, and the ids of the calls that it waited for, are left out, because they do not affect
+    Its id, and the ids of the calls that it waited for, are omitted, because they do not affect
     what the call does.
     """
     return {key: value for key, value in call.items() if key not in ("_id", "_after")}
 
 
 def plan_without_ids(plan: JSONObject) -> JSONObject:
-    """Return a plan in the form shown to people, without the ids of its calls.
+    """Return a plan as shown to people, without the ids of its calls.
 
     Places such as `calls.2` say which calls a call waits for.
     """
@@ -243,9 +242,7 @@ def plan_without_ids(plan: JSONObject) -> JSONObject:
 
 
 def _planned_call(call: JSON, places: Mapping[JSON, JSON]) -> JSON:
-    """Return a call of a plan without its id. `places` contains the place of each call, keyed by
-    its id.
-    """
+    """Return a call of a plan without its id. `places` maps the id of each call to its place."""
     if not isinstance(call, dict):
         return call
 
@@ -257,14 +254,14 @@ def _planned_call(call: JSON, places: Mapping[JSON, JSON]) -> JSON:
 
 
 def _planned_name(name: JSON, places: Mapping[JSON, JSON]) -> JSON:
-    """Return the place of the call with this id, or the value itself if no call has it."""
+    """Return the place of the call with this id, or the value unchanged if no call has it."""
     if not isinstance(name, str):
         return name
     return places.get(name, name)
 
 
 def sums_of(kind: Kind, content: JSONObject, instances: int = 0) -> str:
-    """Return a note that says how many calls or executions one approval covers; see
+    """Return a note that says how many calls or executions an approval covers; see
     `ShownQuestion.sums`.
 
     Args:

@@ -20,8 +20,8 @@ _SENT: Final = 1000
 
 
 def shortened_json(value: JSON, most: int = _LONGEST_VALUE) -> str:
-    """Return a value as JSON on one line, cut after `most` characters. For a large value, the text
-    states the approximate number of characters.
+    """Return a value as JSON on one line, truncated to `most` characters. For a large value, the
+    text gives the approximate number of characters.
     """
     beginning = Beginning(value, most)
     text = readable_json(beginning.value, compact=True)
@@ -32,16 +32,16 @@ def shortened_json(value: JSON, most: int = _LONGEST_VALUE) -> str:
 
 
 class Beginning:
-    """The first part of a value. The readable JSON of this part begins with the same `most`
-    characters as the JSON of the whole value, and is hardly longer than `most`.
+    """The first part of a value. Its readable JSON begins with the same `most` characters as that
+    of the whole value, and is hardly longer than `most`.
 
-    Formatting a result of several megabytes as readable JSON takes seconds, and people see only the
+    Formatting several megabytes as readable JSON would take seconds, and people see only the
     beginning.
 
     Attributes:
-        value: this part.
-        is_cut: whether the part is smaller than the value. If so, the whole value's JSON has more
-            than `most` characters.
+        value: the first part of the value.
+        is_cut: whether the part is smaller than the whole value, whose JSON then has more than
+            `most` characters.
     """
 
     def __init__(self, value: JSON, most: int) -> None:
@@ -88,8 +88,8 @@ class Beginning:
 
 
 def source_text(program: str) -> str:
-    """Return the text of a program in readable form, with its lines and indentation. Hidden
-    characters are shown as escapes.
+    """Return the text of a program in readable form, keeping its lines and indentation. Hidden
+    characters are escaped.
     """
     lines: list[str] = []
     for line in program.split("\n"):
@@ -104,19 +104,19 @@ def message_of(error: JSON) -> str:
 
 
 def skipped_line(skipped: JSONObject) -> str:
-    """Return a line about one skipped call of a run: the place, the tool, and the reason."""
+    """Return a line about a skipped call of a run: the place, the tool, and the reason."""
     instance = f" of {skipped['instance']}" if "instance" in skipped else ""
     return f"calls[{skipped.get('place')}] {skipped.get('tool')}{instance}: {skipped.get('why')}"
 
 
 def parameters_text(schema: JSONObject) -> str:
-    """Return the names of a tool's parameters, with brackets around the optional ones."""
+    """Return the names of a tool's parameters, with the optional ones in brackets."""
     takes = read_as(SchemaKeywords, schema)
     return ", ".join(name if name in takes.required else f"[{name}]" for name in takes.properties)
 
 
 def error_line(entry: JSONObject) -> str:
-    """Return a line about an error of a run, which begins with the name of its call."""
+    """Return a line about an error of a run, beginning with the name of the call."""
     read = read_as(ErrorEntry, entry)
     name = ""
     if read.call is not None:
@@ -134,5 +134,5 @@ def error_line(entry: JSONObject) -> str:
 
 
 def cost_of_request(size: int) -> str:
-    """Return a note on the cost of a Request of `size` bytes, with an estimate in tokens."""
+    """Return a note about the cost of a Request of `size` bytes, with an estimate in tokens."""
     return f"{size:,} bytes, about {tokens_of(size):,} tokens"

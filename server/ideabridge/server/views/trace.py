@@ -1,10 +1,10 @@
 """Trace: determines from the journal alone when each call of a run was listed, asked about, started
 and finished.
 
-A page must open at once, even for a run of 10,000 calls. Folding the journal of such a run takes
-seconds, because the machine binds references and checks parameters. Building a trace takes 100 ms,
-because a trace only records times. A trace does not contain the reason why a call never started, or
-the values to which its references resolved. These come from the folded `RunHistory`.
+A page must open immediately, even for a run of 10,000 calls. Folding the journal of such a run
+takes seconds, because the machine binds references and checks parameters. Building a trace takes
+100 ms, because it only records times. A trace does not contain why a call never started, or the
+values that its references resolved to. These come from the folded `RunHistory`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _ModuleTool:
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """The event that starts a run: it names the servers' tools that the run can call."""
+    """The event that starts a run, which names the servers' tools that the run can call."""
 
     tools: tuple[_ModuleTool, ...] = ()
 
@@ -65,30 +65,30 @@ class RuleOfCall:
 
 @dataclass(slots=True)
 class CallBar:
-    """The times of one call of a run, or of one answer from its mind.
+    """The times of a call of a run, or of an answer from its mind.
 
-    Times are in seconds since 1970, or None for something that has not happened.
+    Times are in seconds since 1970, or None if something has not happened.
 
     Attributes:
         number: the number of the call in the run, or -1 for an answer from the mind.
         name: the tool of the call, or the name of the mind.
         call: the call as it was written.
-        approvals: a pair (decider, seconds) for each decision that the call needed before it could
-            run: who decided, in words, and how long after the question. The decision on the plan of
-            the call comes first.
+        approvals: a pair (decider, seconds) for each decision needed before the call could run: who
+            decided, in words, and how long after the question. The decision on the call's plan
+            comes first.
         items: the number of executions that have started. It can be larger than 1 only with
             `_each`. An execution that a person repeats counts once.
-        running: the executions that have started and not ended, each given by its item. For a call
-            without `_each`, the item is None.
+        running: the executions that have started but not ended, each represented by its item. For a
+            call without `_each`, the item is None.
         asking: the running executions that are waiting for an answer, either to their server's
             question or about their outcome.
-        again: the executions that a person has asked to repeat and that have not started again.
+        again: the executions that a person has asked to repeat, and that have not started again.
         event: the number of the event that listed the call.
-        rule: the standing rule that approved the call without a question, or None.
+        rule: the standing rule that approved the call without a question, or None if there is none.
 
     If the process of a run dies during a repeatable call, the next process starts the call again,
     and no event records the time of that start. The time between `started` and `finished` then
-    includes the time in which no process ran the call.
+    includes the time when no process was running the call.
     """
 
     number: int
@@ -112,7 +112,7 @@ class CallBar:
 
     @property
     def failure(self) -> CallFailure | None:
-        """The reason why the call has no result, or None if it has one, or has not ended."""
+        """Why the call has no result, or None if it has one or has not ended."""
         return next((one for one in get_args(CallFailure) if one == self.status), None)
 
     def start(self, item: int | None, at: float | None) -> None:
@@ -128,7 +128,7 @@ class CallBar:
         self._set_status()
 
     def finish(self, item: int | None, error: JSON, at: float | None) -> None:
-        """End one execution of the call. It ends with an error unless `error` is None."""
+        """End one execution of the call, with an error unless `error` is None."""
         if error is not None:
             failure = read_failure(error)
             self.error = failure.message
@@ -172,7 +172,7 @@ class CallBar:
         self._set_status()
 
     def ask_approval(self, at: float | None) -> None:
-        """Record the question whether the call is allowed to run.
+        """Record the question of whether the call is allowed to run.
 
         If the rules become stricter, the question can be asked again, and a decision answers the
         latest question.
@@ -196,7 +196,7 @@ class CallBar:
         self._set_status()
 
     def cut_off(self, at: float | None) -> None:
-        """End the call together with its run, unless the call has already ended."""
+        """End the call along with its run, unless the call has already ended."""
         if self.status not in ("waiting", "asking", "running"):
             return
 
@@ -227,16 +227,16 @@ class Trace:
     Attributes:
         bars: a bar for each call; the index of a bar is the number of its call.
         minds: a bar for each answer from the mind.
-        last: the number of the event that was added last.
-        begun, ended: the time of the first event, and the time of the end of the run.
+        last: the number of the last event added.
+        begun, ended: the time of the first event, and the time when the run ended.
         mode: `plan` or `solve`.
         mind: the name of the mind; empty if the run is answered turn by turn, or needs no mind.
         program: the text of the program, if the last Solution is one.
         printed: the text that programs have printed.
-        output: the output as it is written in the Solution.
+        output: the output as written in the Solution.
         modules: the server of each tool that belongs to a server, keyed by the tool's name.
         decisions: a tuple (time, call, decision, decider, reason) for each decision, except those
-            made by a grant.
+            of grants.
         plan_asked: the time when the last plan was presented for approval.
         tokens, cost: the usage of all answers so far.
         proposed: the number of the first call in the last complete Solution.
@@ -391,8 +391,8 @@ class Trace:
             self._note_decision(event, bar.number, at)
 
     def _accept(self, decider: str, at: float | None) -> None:
-        """Accept the plan that waited for approval. Each of its calls counts as having waited as
-        long.
+        """Accept the plan that waited for approval. Each of its calls counts as having waited just
+        as long.
         """
         if at is None or self.plan_asked is None:
             return
@@ -428,6 +428,6 @@ class Trace:
 
 
 def module_of(bar: CallBar, trace: Trace) -> str:
-    """Return the server of a bar's call, or "" for in-process code."""
+    """Return the server of the call that a bar represents, or "" for in-process code."""
     module = WrittenCall.of(bar.call).module
     return trace.modules.get(bar.name, "") if module is None else module

@@ -1,7 +1,7 @@
 """The values of a call as a readable table in plain text. Each row contains a parameter and its
 value.
 
-Each line with text from outside begins with a mark, so that no value can be mistaken for a row, or
+Each line with text from outside begins with a mark, so that no value can be mistaken for a row or
 for ideabridge's own words.
 """
 
@@ -33,7 +33,7 @@ _LINE_END: Final = re.compile(r"(?<!\\)(?:\\\\)*\\n")
 
 
 def parameter_label(name: str) -> str:
-    """Return the displayed name of a parameter. An unusual name is shown as JSON."""
+    """Return the display name of a parameter. Unusual names are shown as JSON."""
     return name if _NAME.fullmatch(name) else readable_json(name)
 
 
@@ -62,14 +62,14 @@ class ValueTable:
         self._indent = " " * (self._column if self._is_beside else _GAP)
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of the table with every value in full."""
+        """Yield the lines of the table, with every value in full."""
         if self._has_titles:
             yield f"{' ' * len(MARK)}{_NAME_TITLE.ljust(self._column)}{_VALUE_TITLE}"
         for name, value in self._values.items():
             yield from self.row(name, readable_json(value))
 
     def row(self, name: str, text: str) -> Iterator[str]:
-        """Yield the lines of one row. Each line break inside a string in the JSON `text` begins
+        """Yield the lines of a row. Each line break inside a string in the JSON `text` starts
         another line.
         """
         label = parameter_label(name)
@@ -86,8 +86,8 @@ class ValueTable:
 
 
 def broken_lines(text: str) -> Iterator[str]:
-    """Yield the parts of a JSON text. Each part except the last ends with an escaped line break in
-    a string.
+    """Yield a JSON text in parts. Each part except the last ends with an escaped line break in a
+    string.
     """
     begin = 0
     for line_end in _LINE_END.finditer(text):
@@ -106,8 +106,8 @@ def _is_short(label: str) -> bool:
 
 
 def values_of_call(call: JSONObject) -> JSONObject:
-    """Return the values that the table for a call shows: the parameters, and then the
-    meta-properties, except those that name the tool and the calls that this call waited for.
+    """Return the values for a call's table: the parameters, followed by the meta-properties other
+    than those that name the tool and the calls that this call waited for.
     """
     omitted = ("_tool", "_module", "_id", "_after")
     parameters: JSONObject = {}
@@ -124,7 +124,7 @@ def values_of_call(call: JSONObject) -> JSONObject:
 
 
 def tool_of(call: JSONObject) -> str:
-    """Return the heading of the table for a call: `tool of server module`."""
+    """Return the heading of a call's table: `tool of server module`."""
     written = WrittenCall.of(call)
     heading = visible(written.tool) or "it"
     if written.module is not None:
