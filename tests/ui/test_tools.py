@@ -92,7 +92,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
 def test_the_list_of_tools_says_how_often_each_ran(http: httpx.Client) -> None:
     write_idea(http, WRITTEN, "with_tax")
     row = words_of(rows_of(http)["with_tax"])
-    assert row.startswith("With tax The price with tax. fixed steps 0 ")
+    assert row.startswith("With tax The price with tax. fixed steps only reads 0 ")
     # As long as no tool ran, there is no column for when each ran last.
     assert "Last run" not in http.get("/ui/ideas").text
 
@@ -102,6 +102,20 @@ def test_the_list_of_tools_says_how_often_each_ran(http: httpx.Client) -> None:
 
     row = words_of(rows_of(http)["with_tax"])
     assert re.search(" 2 (just now|[0-9]+ s ago) ", row), row
+
+
+def test_the_list_of_tools_says_which_may_change_something(http: httpx.Client) -> None:
+    write_idea(http, WRITTEN, "with_tax")
+    refunding = WRITTEN.replace(
+        "    - {_tool: compute",
+        "    - {_tool: refund, order: 4, amount: 1}\n    - {_tool: compute",
+    )
+    write_idea(http, refunding.replace("with_tax", "with_refund"), "with_refund")
+    rows = rows_of(http)
+    assert "only reads" in rows["with_tax"]
+    assert '<span class="tag ask">may change something</span>' in rows["with_refund"]
+    # The page of the tool says the same.
+    assert "may change something" in http.get("/ui/ideas/with_refund").text
 
 
 def test_a_search_finds_every_kind_of_tool_and_counts_each_kind(http: httpx.Client) -> None:
@@ -232,7 +246,7 @@ def test_a_draft_names_runs_by_their_titles_and_says_each_value_once(
     form.get_by_label("Name of the tool").fill("some_orders")
     form.get_by_role("button").click()
     expect(page.get_by_role("heading", name="Some orders", exact=True)).to_be_visible()
-    page.get_by_role("link", name="Edit what it asks for").click()
+    page.get_by_role("link", name="Edit", exact=True).click()
     expect(page.get_by_role("heading", name="Change Some orders")).to_be_visible()
 
 
@@ -271,7 +285,7 @@ def test_parameters_with_the_same_value_become_one(
     expect(fields).to_have_attribute("name", "p.who")
 
     # The next version can separate them again, or keep what they had.
-    page.get_by_role("link", name="Edit what it asks for").click()
+    page.get_by_role("link", name="Edit", exact=True).click()
     expect(page.get_by_role("main")).to_contain_text("Used in 2 places")
     page.get_by_text("Use different values in the 2 places").click()
     expect(page.get_by_label("id: the same as who")).to_be_checked()
@@ -279,7 +293,7 @@ def test_parameters_with_the_same_value_become_one(
     page.get_by_role("button", name="Save as the next version").click()
     expect(page.locator(".facts")).to_contain_text("version 2")
     expect(page.locator("#call-form")).to_contain_text("It takes no input.")
-    page.get_by_role("link", name="Edit what it asks for").click()
+    page.get_by_role("link", name="Edit", exact=True).click()
     for name in ("customer", "id"):
         again = page.get_by_role("group", name=f"What a call does with {name}")
         expect(again.get_by_label("Always use the recorded value")).to_be_checked()
@@ -309,8 +323,11 @@ def test_places_with_the_same_value_are_separated(
     form = page.locator("#call-form")
     expect(form.locator("input[name='p.customer']")).to_have_attribute("required", "")
     expect(form.locator("input[name='p.id']")).to_have_accessible_description(
-        re.compile("Empty means c1")
+        re.compile("text Empty means c1")
     )
+    # What an empty field means says that it may be left empty.
+    expect(form.locator("input[name='p.id']")).to_have_attribute("placeholder", "c1, if left empty")
+    expect(form).not_to_contain_text("optional")
 
 
 def test_numbers_that_are_equal_stay_apart_until_a_person_joins_them(

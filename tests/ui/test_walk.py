@@ -95,12 +95,12 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     expect(page.locator(".facts")).to_contain_text("version 1")
 
     # Give its parameter another name and a description, which the next version keeps.
-    page.get_by_role("link", name="Edit what it asks for").click()
+    page.get_by_role("link", name="Edit", exact=True).click()
     page.locator("input[name='a.customer.rename']").fill("who")
     page.locator("input[name='a.customer.description']").fill("The customer's id")
     page.get_by_role("button", name="Save as the next version").click()
     expect(page.locator(".facts")).to_contain_text("version 2")
-    page.get_by_role("link", name="Edit what it asks for").click()
+    page.get_by_role("link", name="Edit", exact=True).click()
     expect(page.locator("input[name='a.customer.description']")).to_have_value("The customer's id")
     page.get_by_label("What it does").fill("Refund a customer's largest order.")
     page.get_by_role("button", name="Save as the next version").click()

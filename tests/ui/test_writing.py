@@ -54,7 +54,13 @@ def test_an_idea_is_saved_after_it_was_shown(http: httpx.Client) -> None:
     saved = write(http, IDEA, action="save", seen=seen[1])
     assert saved.url.path == "/ui/ideas/page_double", saved.text
     assert "page_double is now a tool" in saved.text
-    assert "already has exactly this" in write(http, IDEA, action="save", seen=seen[1]).text
+    # As for a tool that is made from a run, the page says who can call it, and how.
+    assert "Assistants can call it now" in saved.text
+    assert "It is for all your assistants." in saved.text
+    assert "mcp__ideabridge__page_double" in saved.text
+    again = write(http, IDEA, action="save", seen=seen[1])
+    assert "already has exactly this" in again.text
+    assert "Assistants can call it now" not in again.text
 
 
 def test_an_idea_that_changed_is_checked_before_it_is_saved(page: Page, site: str) -> None:

@@ -46,8 +46,10 @@ class Field:
         takes: the kind of value that the field takes, in words, for example `a number`.
         choices: the values of a `choice`, each as text and as JSON.
         value: the initial content of the field.
-        placeholder: the text that an empty field shows, which is its default or an example, or "".
+        placeholder: the text that an empty field shows, such as an example, or "".
         hint: sentences with an example, and about what an empty field means, or "".
+        default_in_words: what an empty field means, or "" if it means nothing. A field that says
+            this need not say that it is optional.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Field:
     value: str
     placeholder: str
     hint: str
+    default_in_words: str = ""
 
     @property
     def label(self) -> str:
@@ -172,11 +175,12 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
     default = schema.get("default")
     placeholder = ""
     hint = ""
+    in_words = ""
     if "default" in schema and not required:
         in_words = _default_in_words(default)
         hint = f"Empty means {in_words}"
         if default not in (None, ""):
-            placeholder = in_words
+            placeholder = f"{in_words}, if left empty"
     field = Field(
         name,
         kind="json",
@@ -188,6 +192,7 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
         value="",
         placeholder=placeholder,
         hint=hint,
+        default_in_words=in_words,
     )
     if keywords.enum is not None:
         choices = [(_plain(option), as_json(option)) for option in keywords.enum]

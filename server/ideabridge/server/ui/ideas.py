@@ -184,6 +184,7 @@ class ListedTool:
         lack: the reason why this server cannot call the tool, or None if it can.
         confirmed: the number of further runs that have confirmed the tool.
         used: how many of the visitor's newest runs called the tool, or None if none did.
+        only_reads: whether no tool that it calls changes anything.
     """
 
     publication: Publication
@@ -191,6 +192,7 @@ class ListedTool:
     lack: str | None
     confirmed: int
     used: TitledRuns | None
+    only_reads: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,9 +439,14 @@ class IdeaPages:
                 self._lacks(publication, visitor),
                 confirmed.get(publication.name, 0),
                 used.get(publication.name),
+                self._only_reads(publication, visitor),
             )
             for publication in publications
         ]
+
+    def _only_reads(self, publication: Publication, visitor: Visitor) -> bool:
+        hints = self._bridge.hints(publication, caller=visitor.caller)
+        return hints.get("readOnlyHint") is True
 
     def _lacks(self, publication: Publication, visitor: Visitor) -> str | None:
         """Return the reason why a visitor's calls to a tool cannot run on this server, or None if
@@ -562,7 +569,7 @@ class IdeaPages:
             run=run,
             is_own_run=record is not None and sees_run_of(visitor.caller, record.caller),
             may_change=visitor.manages or publication.owner == owner_of(visitor.caller),
-            hints=self._bridge.hints(publication, caller=visitor.caller),
+            only_reads=self._only_reads(publication, visitor),
             lack=self._lacks(publication, visitor),
             program=_coloured_program(publication.program),
             plan=plan,

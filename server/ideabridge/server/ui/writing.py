@@ -251,12 +251,14 @@ class WritingPage:
         )
         name = str(document.get("name", ""))
         self._site.front.announcements.poke()
+        page = f"/ideas/{name}?made"
         note = f"{name} is now a tool."
         if saved.is_unchanged:
+            page = f"/ideas/{name}"
             note = f"The tool {name} already has exactly this content."
         for line in saved.missing:
             note += f" Missing here: {line}."
-        return self._site.back(request, f"/ideas/{name}", note)
+        return self._site.back(request, page, note)
 
     async def _page(self, request: Request, values: dict[str, Any]) -> Response:
         audience = Audience.of(form_of(request)) if request.method == "POST" else Audience("", "")
