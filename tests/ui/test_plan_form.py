@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Generator
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Page, expect
 
-from ideabridge.server.ui.plan_form import FormTools, PlanForm
+from ideabridge.server.ui.form_tools import FormTools, result_parts
+from ideabridge.server.ui.plan_form import PlanForm
 from ideabridge.tools import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ArgumentError
-from tests.ui.serving import client, send
+from tests.ui.serving import ask, client, send, served
+from tests.ui.test_outputs import ended
 
 TOOLS = FormTools(builtin_toolbox())
 WITH_TAX: JSONObject = {
@@ -297,6 +300,75 @@ def test_a_form_of_another_page_saves_nothing(http: httpx.Client) -> None:
     assert http.get("/ui/ideas/foreign").status_code == 404
 
 
+def options_of(http: httpx.Client, document: JSONObject, field: str) -> dict[str, str]:
+    """The options of a list of choices, by value."""
+    page = shown(http, document).text
+    listed = page.partition(f'name="{field}"')[2].partition("</select>")[0]
+    return dict(re.findall('<option value="([^"]*)"[^>]*>([^<]*)<', listed))
+
+
+def test_results_are_named_after_their_steps(http: httpx.Client) -> None:
+    calls: list[JSON] = [
+        {"_tool": "list_orders"},
+        {"_tool": "compute", "code": "1"},
+        {"_tool": "compute", "code": "o", "o": "†results.0"},
+    ]
+    document: JSONObject = {"context": [], "solution": {"calls": calls, "output": "†results.2"}}
+    options = options_of(http, document, "r0.source")
+    assert options["step0"] == "Result of List orders"
+    assert options["step1"] == "Result of Compute (step 2)"
+    assert options["step2"] == "Result of Compute (step 3)"
+
+
+ORDERS = """
+from ideabridge.tools import tool
+
+@tool(title="Orders of a shop", read_only=True)
+def orders():
+    return [{"id": 1, "customer": "c1"}]
+"""
+
+
+def test_a_part_of_a_result_is_chosen_from_those_that_the_latest_call_had(tmp_path: Path) -> None:
+    tools = tmp_path / "shop.py"
+    tools.write_text(ORDERS, encoding="utf-8")
+    calls: list[JSON] = [
+        {"_tool": "orders", "_outputPath": "orders"},
+        {"_tool": "count", "items": "†state.orders[0].customer"},
+    ]
+    output: JSONObject = {"first": "†state.orders[0].id", "all": "†state.orders"}
+    document: JSONObject = {"context": [], "solution": {"calls": calls, "output": output}}
+    with served(tmp_path, tools=tools) as url, client(url) as http:
+        fields = Fields(shown(http, document).text).sent
+        assert fields["r0.source"] == "step0"
+        assert fields["r0.part"] == "[0].id"
+
+        ended(http, ask(http, {"_tool": "orders"}))
+        options = options_of(http, document, "s1.v0.source")
+        assert options["step0:[0].customer"] == "customer of the first item of Orders of a shop"
+        fields = Fields(shown(http, document).text).sent
+        assert fields["s1.v0.source"] == "step0:[0].customer"
+        assert fields["r0.source"] == "step0:[0].id"
+        assert fields["r1.source"] == "step0"
+        # What was chosen from a list is not entered again, so another choice takes its place.
+        assert fields["r0.part"] == ""
+        assert same(text_of(press(http, fields, "text")), document)
+        chosen = text_of(press(http, fields | {"r0.source": "step0"}, "text"))
+        assert chosen["solution"]["output"]["first"] == "†state.orders"
+
+
+def test_a_schema_that_refers_to_another_names_parts() -> None:
+    order: JSONObject = {"type": "object", "properties": {"id": {}, "two words": {}}}
+    schema: JSONObject = {
+        "type": "array",
+        "items": {"$ref": "#/$defs/Order"},
+        "$defs": {"Order": order},
+    }
+    assert [part.path for part in result_parts(schema)] == ["[0]", "[0].id"]
+    assert [part.words for part in result_parts(order)] == ["id"]
+    assert result_parts({"$ref": "#"}) == []
+
+
 def test_a_value_shows_what_its_source_needs(page: Page, site: str) -> None:
     page.goto(f"{site}write?example=calls")
     asked = page.get_by_label("Parameter for net")
@@ -304,7 +376,12 @@ def test_a_value_shows_what_its_source_needs(page: Page, site: str) -> None:
     page.get_by_label("Where net comes from").select_option("This value")
     expect(asked).to_be_hidden()
     expect(page.get_by_label("net", exact=True)).to_be_visible()
-    page.get_by_label("Next step").select_option("count")
+    page.get_by_label("Next step").select_option("Count")
     page.get_by_role("button", name="Add step").click()
-    expect(page.get_by_role("heading", name="count")).to_be_in_viewport()
-    expect(page.get_by_label("Where tax comes from")).to_have_value("step0")
+    expect(page.get_by_role("heading", name="Count")).to_be_in_viewport()
+    returned = page.get_by_role("group", name="tax")
+    expect(returned.get_by_label("Comes from")).to_have_value("step0")
+    expect(returned.get_by_label("Part of it")).to_be_visible()
+    expect(returned.get_by_label("Value", exact=True)).to_be_hidden()
+    returned.get_by_label("Comes from").select_option("This value")
+    expect(returned.get_by_label("Value", exact=True)).to_be_visible()

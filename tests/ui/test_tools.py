@@ -104,7 +104,7 @@ def test_the_list_of_tools_says_how_often_each_ran(http: httpx.Client) -> None:
     assert re.search(" 2 (just now|[0-9]+ s ago) ", row), row
 
 
-def test_the_list_of_tools_says_which_may_change_something(http: httpx.Client) -> None:
+def test_the_list_of_tools_says_which_may_change_data(http: httpx.Client) -> None:
     write_idea(http, WRITTEN, "with_tax")
     refunding = WRITTEN.replace(
         "    - {_tool: compute",
@@ -113,9 +113,9 @@ def test_the_list_of_tools_says_which_may_change_something(http: httpx.Client) -
     write_idea(http, refunding.replace("with_tax", "with_refund"), "with_refund")
     rows = rows_of(http)
     assert "only reads" in rows["with_tax"]
-    assert '<span class="tag ask">may change something</span>' in rows["with_refund"]
+    assert '<span class="tag ask">may change data</span>' in rows["with_refund"]
     # The page of the tool says the same.
-    assert "may change something" in http.get("/ui/ideas/with_refund").text
+    assert "may change data" in http.get("/ui/ideas/with_refund").text
 
 
 def test_a_search_finds_every_kind_of_tool_and_counts_each_kind(http: httpx.Client) -> None:

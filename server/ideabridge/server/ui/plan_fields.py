@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ideabridge.server.ui.form_tools import FormTools
 from ideabridge.server.ui.forms import Field
-from ideabridge.server.ui.plan_form import ANY_VALUE, FormStep, FormTools, FormValue, PlanForm
+from ideabridge.server.ui.plan_form import ANY_VALUE, FormStep, FormValue, PlanForm
 from ideabridge.server.ui.playground import group_of, place_of_group
+from ideabridge.server.ui.readable_names import tool_title
 from ideabridge.server.ui.tool_texts import about_tool
 from ideabridge.tools.encoding import JSON, encode_text
+from ideabridge.tools.tool import Tool
 
 _MOST_RESULTS: Final = 8
 """Number of the latest steps whose results a value can be chosen from. A list with all of them
 would make the page of a long tool too large.
 """
 
-_MOST_PARTS: Final = 8
-"""Number of parts of the latest result that a list of choices names."""
+_MOST_PARTS: Final = 400
+"""Number of parts of results that the lists of choices of a page name, all lists together."""
 
 _LONGEST_LINE: Final = 22
 """Number of characters that a field of one line shows."""
@@ -52,6 +56,7 @@ class ShownValue:
         field: the field of the value that a person enters.
         value: the value.
         source: the option that is chosen.
+        part: the part of a result that is not an option, so that a person writes it, or "".
         sources: the options that are not about a step.
         is_named_here: whether a person writes the name of the value, too.
     """
@@ -60,6 +65,7 @@ class ShownValue:
     field: Field
     value: FormValue
     source: str
+    part: str
     sources: tuple[FormOption, ...]
     is_named_here: bool
 
@@ -81,6 +87,7 @@ class ShownStep:
 
     Attributes:
         step: the step.
+        title: the title of its tool.
         about: what its tool does, or "" if the tool is not here.
         is_here: whether its tool is here.
         values: the values that it takes.
@@ -90,6 +97,7 @@ class ShownStep:
     """
 
     step: FormStep
+    title: str
     about: str
     is_here: bool
     values: list[ShownValue]
@@ -121,47 +129,90 @@ class PlanFields:
     @classmethod
     def of(cls, form: PlanForm, tools: FormTools) -> PlanFields:
         """Show a form."""
-        steps = [_shown_step(place, form, tools) for place in range(len(form.steps))]
-        results = _results_before(len(form.steps), form, tools)
+        results = _StepResults(form, tools)
+        steps = [
+            _shown_step(place, step, tools, results.before(place))
+            for place, step in enumerate(form.steps)
+        ]
+        all_results = results.before(len(form.steps))
         returns = [
-            _shown_value(f"r{number}", value, ANY_VALUE, results, is_named_here=True)
+            _shown_value(f"r{number}", value, ANY_VALUE, all_results, is_named_here=True)
             for number, value in enumerate(form.returns)
         ]
         left_out = max(len(tools.all) - MOST_TOOLS, 0)
-        return cls(form, steps, returns, results, _grouped(tools), left_out)
+        return cls(form, steps, returns, all_results, _grouped(tools), left_out)
+
+
+class _StepResults:
+    """The results of the steps of a form, as options for the values of later steps."""
+
+    def __init__(self, form: PlanForm, tools: FormTools) -> None:
+        self._tools = tools
+        self._keys = [step.tool for step in form.steps]
+        self._titles = _distinct_titles([tools.title(key) for key in self._keys])
+        values = len(form.returns) + sum(len(step.values) for step in form.steps)
+        self._most_parts = _MOST_PARTS // max(values, 1)
+
+    def before(self, place: int) -> list[FormOptions]:
+        """Return the results of the latest steps before a place, with their parts. If there are too
+        many parts, those of the latest steps are listed.
+        """
+        first = max(place - _MOST_RESULTS, 0)
+        room = self._most_parts
+        latest_first: list[FormOptions] = []
+        for number in reversed(range(first, place)):
+            title = self._titles[number]
+            parts = self._tools.parts(self._keys[number])[:room]
+            room -= len(parts)
+            options = [FormOption(f"step{number}", f"Result of {title}")]
+            options += [
+                FormOption(f"step{number}:{part.path}", f"{part.words} of {title}")
+                for part in parts
+            ]
+            latest_first.append(FormOptions(title, tuple(options)))
+
+        return latest_first[::-1]
+
+
+def _distinct_titles(titles: Sequence[str]) -> list[str]:
+    """Return the titles of steps. A title that several steps have is followed by the number of the
+    step.
+    """
+    totals = Counter(titles)
+    return [
+        f"{title} (step {number})" if totals[title] > 1 else title
+        for number, title in enumerate(titles, 1)
+    ]
 
 
 def _grouped(tools: FormTools) -> list[FormOptions]:
     """Return the tools to choose from, by server."""
-    by_group: dict[str, list[FormOption]] = {}
+    by_group: dict[str, list[Tool]] = {}
     for tool in tools.all[:MOST_TOOLS]:
-        choice = FormOption(encode_text(list[JSON](tool.key)), tool.name)
-        by_group.setdefault(group_of(tool), []).append(choice)
+        by_group.setdefault(group_of(tool), []).append(tool)
 
     names = sorted(by_group, key=place_of_group)
-    return [FormOptions(name, tuple(by_group[name])) for name in names]
+    return [FormOptions(name, _choices_among(by_group[name])) for name in names]
 
 
-def _results_before(place: int, form: PlanForm, tools: FormTools) -> list[FormOptions]:
-    """Return the results of the latest steps before a place, and the parts of the latest one."""
-    groups: list[FormOptions] = []
-    for number in range(max(place - _MOST_RESULTS, 0), place):
-        tool = form.steps[number].tool
-        choices = [FormOption(f"step{number}", f"Result of step {number + 1}")]
-        if number == place - 1:
-            parts = tools.results(tool)[:_MOST_PARTS]
-            choices += [
-                FormOption(f"step{number}:{part}", f"{part} of step {place}") for part in parts
-            ]
-        groups.append(FormOptions(f"Step {number + 1}, {tool[1][:60]}", tuple(choices)))
-    return groups
+def _choices_among(tools: Sequence[Tool]) -> tuple[FormOption, ...]:
+    """Return the tools of one group by their titles. A title that several of them have is followed
+    by the name of the tool.
+    """
+    totals = Counter(map(tool_title, tools))
+    choices: list[FormOption] = []
+    for tool in sorted(tools, key=tool_title):
+        title = tool_title(tool)
+        words = f"{title} ({tool.name})" if totals[title] > 1 else title
+        choices.append(FormOption(encode_text(list[JSON](tool.key)), words))
+    return tuple(choices)
 
 
-def _shown_step(place: int, form: PlanForm, tools: FormTools) -> ShownStep:
-    step = form.steps[place]
+def _shown_step(
+    place: int, step: FormStep, tools: FormTools, results: list[FormOptions]
+) -> ShownStep:
     tool = tools.find(step.tool)
     fields = tools.fields(step.tool)
-    results = _results_before(place, form, tools)
     values = [
         _shown_value(
             f"s{place}.v{number}",
@@ -175,6 +226,7 @@ def _shown_step(place: int, form: PlanForm, tools: FormTools) -> ShownStep:
     present = {value.name for value in step.values}
     return ShownStep(
         step,
+        title=tools.title(step.tool),
         about="" if tool is None else about_tool(tool),
         is_here=tool is not None,
         values=values,
@@ -199,11 +251,13 @@ def _shown_value(
         sources.append(FormOption("", "Nothing" if prefix.startswith("r") else "Leave it out"))
 
     source: str = value.source
+    part = value.part
     if value.source == "step":
         source = f"step{value.step}"
         offered = {choice.value for group in results for choice in group.choices}
-        if f"{source}:{value.part}" in offered:
-            source = f"{source}:{value.part}"
+        if f"{source}:{part}" in offered:
+            source = f"{source}:{part}"
+            part = ""
         elif source not in offered:
             sources.append(FormOption(source, f"Result of step {value.step + 1}"))
-    return ShownValue(prefix, field, value, source, tuple(sources), is_named_here)
+    return ShownValue(prefix, field, value, source, part, tuple(sources), is_named_here)

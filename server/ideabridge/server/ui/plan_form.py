@@ -11,12 +11,12 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Final, Literal, cast
 
 from ideabridge.bridge.store.idea import seen_type
 from ideabridge.server.ui.access import FormFields
-from ideabridge.server.ui.forms import Field, fields_of, number_from
+from ideabridge.server.ui.form_tools import FormTools
+from ideabridge.server.ui.forms import Field, number_from
 from ideabridge.server.ui.showing import as_json
 from ideabridge.tools.encoding import (
     JSON,
@@ -29,9 +29,7 @@ from ideabridge.tools.encoding import (
 )
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.json_parts import with_sorted_keys
-from ideabridge.tools.keywords import SchemaKeywords
-from ideabridge.tools.tool import META_PROPERTIES, Tool, ToolKey
-from ideabridge.tools.typed import read_as
+from ideabridge.tools.tool import META_PROPERTIES, ToolKey
 
 MOST_STEPS: Final = 20
 MOST_VALUES: Final = 48
@@ -135,48 +133,6 @@ class AskedParameter:
     name: str
     example: str = ""
     description: str = ""
-
-
-class FormTools:
-    """The tools that a plan can call, with the fields of their parameters."""
-
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        self.all = sorted(tools, key=attrgetter("name"))
-        self._tools = {tool.key: tool for tool in self.all}
-        self._fields: dict[ToolKey, dict[str, Field]] = {}
-
-    def find(self, key: ToolKey) -> Tool | None:
-        """Return the tool that a call means, or None if the tool is unknown. A call without a
-        server means the only tool with this name.
-        """
-        if key in self._tools or key[0] is not None:
-            return self._tools.get(key)
-        named = [tool for tool in self._tools.values() if tool.name == key[1]]
-        return named[0] if len(named) == 1 else None
-
-    def fields(self, key: ToolKey) -> dict[str, Field]:
-        """Return the field of each parameter of a tool."""
-        if key not in self._fields:
-            tool = self.find(key)
-            schema = None if tool is None else tool.parameters
-            self._fields[key] = {field.name: _with_any(field) for field in fields_of(schema)}
-        return self._fields[key]
-
-    def takes_more(self, key: ToolKey) -> bool:
-        """Return whether a tool takes parameters beyond those that have fields."""
-        tool = self.find(key)
-        return tool is None or tool.parameters.get("additionalProperties") is not False
-
-    def results(self, key: ToolKey) -> list[str]:
-        """Return the names of the values in the result of a tool, if its definition has them."""
-        tool = self.find(key)
-        return [] if tool is None else list(read_as(SchemaKeywords, tool.output).properties)
-
-
-def _with_any(field: Field) -> Field:
-    """Return the field, which takes text, too, if its type is not known."""
-    is_any = field.kind == "json" and field.takes not in ("a list, as JSON", "an object, as JSON")
-    return replace(field, kind="any", takes="text or JSON") if is_any else field
 
 
 @dataclass(frozen=True, slots=True)

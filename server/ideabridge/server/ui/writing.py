@@ -4,6 +4,7 @@ it, and save it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -13,11 +14,12 @@ from starlette.routing import Route
 from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.bridge.publishing.written import WrittenIdea, read_idea, written_document
 from ideabridge.server.ui.access import FormFields, Visitor, expect_owner, form_of, visitor_of
+from ideabridge.server.ui.form_tools import FormTools
 from ideabridge.server.ui.forms import Audience, number_from
 from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.modules import page_of
 from ideabridge.server.ui.plan_fields import PlanFields
-from ideabridge.server.ui.plan_form import FormTools, PlanForm, read_plan_form, tool_key
+from ideabridge.server.ui.plan_form import PlanForm, read_plan_form, tool_key
 from ideabridge.server.ui.playground import Example
 from ideabridge.server.ui.showing import as_json
 from ideabridge.server.ui.site import Site
@@ -237,7 +239,8 @@ class WritingPage:
         """Return the tools that the visitor can call, with those made here."""
         caller = visitor_of(request).caller
         offered = TaskTools(self._bridge.offer, ("*", f"{IDEA}*"), caller=caller).present().tools
-        return FormTools(tool for tool in offered if page_of(self._bridge, tool))
+        callable_here = [tool for tool in offered if page_of(self._bridge, tool)]
+        return FormTools(callable_here, partial(self._bridge.observed, caller=caller))
 
     # -- both --------------------------------------------------------------------------------------
 
