@@ -235,10 +235,10 @@ class KeepWaiting:
 class Block:
     """Return a waiting run that could not continue in this process.
 
-    Do not write to the store, because a different process might be able to continue the run.
+    Nothing is written to the store, because a different process might be able to continue the run.
 
     Attributes:
-        fault: the reason why the run cannot continue.
+        fault: why the run cannot continue.
     """
 
     fault: str
@@ -250,7 +250,7 @@ class Interrupt:
     outcomes.
 
     Attributes:
-        fault: the reason why the run cannot continue.
+        fault: why the run cannot continue.
     """
 
     fault: str
@@ -261,8 +261,7 @@ class Enqueue:
     """Queue a run that its process left behind, so that a worker continues it.
 
     Attributes:
-        handover: the handover for the run's row. The needs of the run are added to the handover
-            later.
+        handover: the handover for the run's row. The needs of the run are added later.
     """
 
     handover: Handover
@@ -270,11 +269,11 @@ class Enqueue:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """Do not take the run up until a person asks for it.
+    """Do not take up the run until a person asks for it.
 
     Attributes:
-        handover: the handover for its row.
-        times: the number of times that the run was taken up without progress.
+        handover: the handover for the run's row.
+        times: how often the run was taken up without progress.
     """
 
     handover: Handover
@@ -360,7 +359,7 @@ def _decide_at_work(facts: Facts, standing: Standing) -> NextStep:
 
 
 def _counted(before: Handover, standing: Standing) -> TakeUp | SetAside:
-    """Take a run up and count the attempt, or set the run aside. `before` is the run's current
+    """Take up a run and count the attempt, or set the run aside. `before` is the run's current
     handover.
     """
     times = 0

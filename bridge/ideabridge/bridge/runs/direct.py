@@ -88,12 +88,12 @@ class SessionInfo:
     """A session of direct calls.
 
     Attributes:
-        run: the id of the session's run. The run exists once the session has ended.
+        run: the id of the session's run, which exists once the session has ended.
         client: the name and version of the client, or "" if the client sent none.
         session: the hash of the connection, or "" if the transport has no connections. In that
             case, the session might mix several conversations.
-        began: the time when the first call arrived, in seconds since 1970.
-        last: the time when the last call ended, in seconds since 1970.
+        began: when the first call arrived, in seconds since 1970.
+        last: when the last call ended, in seconds since 1970.
         calls: the number of calls in the session.
         tools: the names of the tools that the session called, without duplicates.
         in_progress: whether the session is still in progress.
@@ -110,7 +110,7 @@ class SessionInfo:
 
     @property
     def is_ambiguous(self) -> bool:
-        """True if the session might mix calls from several conversations."""
+        """Whether the session might mix calls from several conversations."""
         return not self.session
 
     def to_json(self) -> JSONObject:
@@ -132,15 +132,15 @@ class SessionInfo:
         return entry
 
     def fits(self, words: str) -> bool:
-        """Return whether the name of a tool that the session called contains one of the words. If
-        there are no words, every session fits.
+        """Return whether the name of a tool that the session called contains any of the words.
+        Without any words, every session fits.
         """
         split = words.lower().split()
         return not split or any(word in tool.lower() for word in split for tool in self.tools)
 
     @property
     def line(self) -> str:
-        """A one-line description of the session that people and models can read."""
+        """A one-line description of the session for people and models."""
         tools = ", ".join(self.tools)
         line = (
             f"{self.run}: {self.calls} calls of {tools[:200]}, {_iso(self.began)} to "
@@ -155,8 +155,8 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """A session's calls in the form of a run's calls, and the reasons why some of them cannot be
-    published, keyed by place.
+    """A session's calls in the form of a run's calls, and why some of them cannot be published,
+    keyed by place.
     """
 
     calls: list[EndedCall] = field(default_factory=list[EndedCall])
@@ -204,7 +204,7 @@ class DirectSessions:
         """Write calls; see `Writer.write`.
 
         Raises:
-            StoreError: the calls cannot be written into the store.
+            StoreError: the calls cannot be written to the store.
         """
         if self._writer is None:
             done(job())
@@ -215,7 +215,7 @@ class DirectSessions:
         """Wait until earlier writes are done.
 
         Raises:
-            StoreError: the store cannot be written.
+            StoreError: the store cannot be written to.
         """
         await self._write(lambda: None)
 
@@ -241,8 +241,9 @@ class DirectSessions:
                 transport has no connections, or None if the caller uses no connection.
 
         Raises:
-            PublicationError: the caller has no session, or it is not certain which session is
-                meant. In the second case, the message lists the sessions.
+            PublicationError: the caller has no session, or it is unclear which session is meant. In
+                the
+                second case, the message lists the sessions.
         """
         latest = [
             info
@@ -293,8 +294,8 @@ class DirectSessions:
     # -- publishing --------------------------------------------------------------------------------
 
     async def part(self, ref: str, calls: Sequence[int] | None, caller: str) -> str:
-        """Return the run that consists of some calls of a session or of another run. If this run
-        does not exist, create it.
+        """Return the run that consists of the given calls of a session or of another run, creating
+        it if it does not exist.
 
         Args:
             ref: the id of a session or of a run.
@@ -342,8 +343,7 @@ class DirectSessions:
     # -- ending ------------------------------------------------------------------------------------
 
     async def end_idle(self, now: float | None = None) -> int:
-        """Turn the ended sessions of all processes into runs, and return the number of these
-        sessions.
+        """Turn the ended sessions of all processes into runs. Return the number of these sessions.
 
         Args:
             now: the current time in seconds since 1970, or None to read the clock.
@@ -420,7 +420,7 @@ class DirectSessions:
     # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, row: SessionRow, first: int, last: int) -> _Calls:
-        """Return some of a session's calls in the form of a run's calls."""
+        """Return a range of a session's calls in the form of a run's calls."""
         bodies = self._store.sessions.calls(row.id)[: last + 1]
         session = _Calls()
         steps = _steps(bodies[first:])
@@ -488,9 +488,7 @@ class DirectSessions:
 
 
 def _without_meta(call: EndedCall) -> EndedCall:
-    """Return a call without the parameters that are named like meta-properties, and mark it as
-    failed.
-    """
+    """Return a call without the parameters named like meta-properties, marked as failed."""
     parameters = {
         name: value for name, value in call.parameters.items() if name not in META_PROPERTIES
     }
@@ -500,7 +498,7 @@ def _without_meta(call: EndedCall) -> EndedCall:
 
 def _steps(bodies: Sequence[Mapping[str, JSON]]) -> list[int]:
     """Return the step number of each call. A step lasts until one of its calls has ended, and
-    includes all calls that begin before that time.
+    includes all calls that begin by then.
     """
     steps: list[int] = []
     step = 0

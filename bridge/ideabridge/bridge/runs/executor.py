@@ -67,15 +67,15 @@ _SMALL_RESULT = 16 * 1024
 
 
 class KeptBytes:
-    """Counts the bytes of results and of calls by programs that a run and its rooms keep in memory
-    and in journals.
+    """Counts the bytes of results, and of calls by programs, that a run and its rooms keep in
+    memory and in journals.
 
     Args:
         most: the maximum number of bytes to keep.
-        beside: returns the approximate number of bytes of memory that the caller's other runs take.
+        beside: returns the approximate memory, in bytes, that the caller's other runs take.
 
     Attributes:
-        memory: the approximate number of bytes of memory that the run's context and results take.
+        memory: the approximate memory, in bytes, that the run's context and results take.
     """
 
     def __init__(self, most: int, beside: Callable[[], int]) -> None:
@@ -141,7 +141,7 @@ class KeptBytes:
 
 @dataclass(frozen=True, slots=True)
 class CallingRun:
-    """The part of a run that the executor needs to make a call.
+    """What the executor needs to know about a run to make a call.
 
     Attributes:
         id: identifies the run, so that a server can let calls from different runs take turns.
@@ -155,7 +155,7 @@ class CallingRun:
 
 
 class CallContext:
-    """The `ActivityContext` of one call, with further members that the executor needs.
+    """The `ActivityContext` of one call, with additional members for the executor.
 
     Attributes:
         run: the run that makes the call.
@@ -165,7 +165,7 @@ class CallContext:
         chosen: the path of `p || q` that the activity has chosen.
         content: the content blocks of the result of a server's tool, if they say more than the
             value of the result.
-        returned: the message that the activity returned. Its data is the result of the call.
+        returned: the message that the activity returned, whose data is the result of the call.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class CallContext:
     async def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Report progress of the call to the watchers of the run."""
+        """Report the progress of the call to the watchers of the run."""
         await self._on_progress(progress, total, message)
 
     def add_message(self, message: JSONObject) -> None:
@@ -233,7 +233,7 @@ class CallContext:
             self.returned["description"] = description
 
     def note_content(self, content: list[JSON]) -> None:
-        """Record the content blocks of a result. The journal stores them in addition to the value.
+        """Record the content blocks of a result, which the journal stores in addition to the value.
 
         Raises:
             ResultLimitError: the run, or the caller, would keep too many bytes.
@@ -243,7 +243,7 @@ class CallContext:
         self.content = content
 
     def choose(self, path: str) -> None:
-        """Choose the path of `p || q` to which the result is written."""
+        """Choose the path of `p || q` that the result is written to."""
         if self._item is not None:
             raise ActivityError(
                 "cannot choose an output path for one item: with _each, all results go to the "
@@ -259,7 +259,7 @@ class CallContext:
 
 
 class RunObserver(Protocol):
-    """Observes one run while this process is driving it. An observer must not raise errors or keep
+    """Observes a run while this process drives it. Observers must not raise errors or keep
     values.
     """
 
@@ -268,7 +268,9 @@ class RunObserver(Protocol):
         ...
 
     def around(self, effect: Execute) -> AbstractContextManager[Callable[[JSON], None]]:
-        """Return a context manager around one call. It yields a function that receives the result.
+        """Return a context manager around one call, which yields a function that receives the
+        result.
+
         If the call fails, its error propagates out of the block.
         """
         ...
@@ -286,7 +288,7 @@ class ObservedRun(Protocol):
 
     @property
     def machine(self) -> Machine:
-        """The machine of the run. The machine exists once the run has been created."""
+        """The machine of the run, which exists once the run has been created."""
         ...
 
 
@@ -299,14 +301,16 @@ class Executor:
 
     Args:
         mask: replaces secrets in text that might reach a mind.
-        redact: replaces secrets in the results of activities. Servers redact their own results.
-        result_bytes: maximum size of one result, in bytes of JSON.
+        redact: replaces secrets in the results of activities. The results of servers are already
+            redacted.
+        result_bytes: the maximum size of one result, in bytes of JSON.
 
     Attributes:
-        observers: the observers. They watch every run that begins, or is read, after they have been
+        observers: the observers, which watch every run that begins, or is read, after they were
             added.
-        traceparent: returns the trace of the current request, or None if the request has no trace.
-            The journals of the runs that the request begins record the trace.
+        traceparent: returns the trace of the current request, or None if it has none. The journals
+            of
+            the runs that the request begins record the trace.
     """
 
     def __init__(
@@ -336,8 +340,8 @@ class Executor:
             return False
 
     def difference(self, tool: Tool) -> str | None:
-        """Return how a tool in the toolbox has changed. Return None if the tool has not changed, or
-        is built in.
+        """Return how a tool in the toolbox has changed, or None if it has not changed, or is built
+        in.
         """
         now = self._toolbox.tools.get(tool.name)
         if (
@@ -353,8 +357,7 @@ class Executor:
         """Run a call, and return its result.
 
         Raises:
-            IdeabridgeError: the call failed. A mind is allowed to see the message once secrets are
-                masked.
+            IdeabridgeError: the call failed. A mind may see the message once secrets are masked.
         """
         tool = effect.tool
         context.run.kept_bytes.expect_room(tool.name)
@@ -386,7 +389,7 @@ class Executor:
         return value
 
     def _count(self, value: JSON, effect: Execute, context: CallContext) -> None:
-        """Count a result as many times as the run stores it.
+        """Count a result as often as the run stores it.
 
         Raises:
             ResultLimitError: the result is too large, or the run would keep too many bytes.
@@ -415,7 +418,7 @@ class Executor:
         context.run.kept_bytes.take(size * times, name, memory * times)
 
     async def _call_module(self, name: str, effect: Execute, context: CallContext) -> JSON:
-        """Call a server's tool. Renamed parameters get their original names."""
+        """Call a server's tool, giving renamed parameters their original names."""
         tool = effect.tool
         call = ModuleCall(
             tool.name_in_module,
@@ -445,8 +448,9 @@ class Executor:
     async def _answered(self, name: str, call: ModuleCall, user: str | None) -> Answer:
         """Call a server.
 
-        If the server asks a question that could belong to several sessions, a read-only call is
-        sent again over a connection that only its session uses.
+        If the server asks a question that could belong to any of several sessions, a read-only call
+        is sent
+        again over a connection that only its session uses.
         """
         try:
             async with self._modules.using(name, user) as module:
@@ -460,7 +464,7 @@ class Executor:
     async def _run_activity(
         self, activity: Activity, parameters: JSONObject, context: CallContext
     ) -> JSON:
-        """Run an activity, and return its result. If it returns a message, the result is the
+        """Run an activity, and return its result. If it returns a message, the result is that
         message's data.
         """
         if not activity.copies:
@@ -483,10 +487,11 @@ class Executor:
     def explain(self, error: Exception, hints: Annotations | None = None) -> JSONObject:
         """Return an error as a mind sees it: of limited length, masked, and without a traceback.
 
-        The `kind` of the error is usually `runtime`. For a tool that might change something, there
-        are two other kinds: `unknown` if the call might have taken effect, and `ran` if the call
-        ran but its result cannot be used. `sent` is what the tool sent in addition to the message;
-        see `ModuleError`.
+        The `kind` of the error is usually `runtime`. Tools that might change something have two
+        other
+        kinds: `unknown` if the call might have taken effect, and `ran` if the call ran but its
+        result
+        cannot be used. `sent` is what the tool sent besides the message; see `ModuleError`.
         """
         if isinstance(error, IdeabridgeError):
             text = str(error)
@@ -514,8 +519,8 @@ class Executor:
 
 
 def _keep_sent(error: ModuleError, kept_bytes: KeptBytes, tool: str) -> None:
-    """Count the content that a failed call sent, because the journal stores it. Leave out content
-    that exceeds the limit.
+    """Count the content that a failed call sent, because the journal stores it. Content that
+    exceeds the limit is dropped.
     """
     if error.sent is None:
         return
@@ -527,7 +532,7 @@ def _keep_sent(error: ModuleError, kept_bytes: KeptBytes, tool: str) -> None:
 
 
 async def _read(effect: Execute, most: int) -> JSONObject:
-    """Run a call to the reading tool. The returned value is already masked, as all results are."""
+    """Run a call to the reading tool. The value is already masked, as all results are."""
     arguments = effect.parameters
     value = arguments.get("reference")
     written = str(meant_reference(effect.call.raw.get("reference")))
@@ -535,7 +540,7 @@ async def _read(effect: Execute, most: int) -> JSONObject:
 
 
 def _memory_of(data: bytes) -> int:
-    """Estimate from the JSON of a value how many bytes of memory the value takes."""
+    """Estimate the memory that a value takes, in bytes, from its JSON."""
     if len(data) < _SMALL_RESULT:
         return 8 * len(data)
     return memory_of(data)

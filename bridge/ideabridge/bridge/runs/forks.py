@@ -60,12 +60,13 @@ async def fork(
     new_input: JSONObject | None = None,
     solution: JSON = None,
 ) -> str:
-    """Store a fork of a run without driving it, and return its id. See `Bridge.fork` for details
-    and errors.
+    """Store a fork of a run without driving it, and return its id. For details and errors, see
+    `Bridge.fork`.
 
-    The fork begins after event `at`, counted from 1. If a different `solution` is passed, the fork
-    begins at the Request of that event. `new_input` replaces the run's input. The current
-    configuration decides which calls ask for approval from now on.
+    The fork begins after event `at`, counted from 1 or, if a different `solution` is given, at the
+    Request of that event. `new_input` replaces the run's input. The current configuration decides
+    which
+    calls ask for approval from then on.
     """
     services = runs.services
     in_force = services.in_force
@@ -128,10 +129,10 @@ def _copy_ideas(store: Store, run_id: str, fork_id: str, requests: int, caller: 
 
 @dataclass(frozen=True, slots=True)
 class _ForkPoint:
-    """The point at which a fork diverges from its parent, and what differs after it.
+    """Where a fork diverges from its parent, and what differs afterwards.
 
     Attributes:
-        store: holds the parent.
+        store: contains the parent.
         run_id: the id of the parent.
         at: the number of the last event before the fork, from 1.
         new_input: the input of the fork, or None for the parent's input.
@@ -150,8 +151,8 @@ class _ForkPoint:
 
 
 async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) -> Sequence[Event]:
-    """Return the journal of a fork that keeps events from its parent. If possible, a worker process
-    computes it.
+    """Return the journal of a fork that keeps events from its parent, computed by a worker process
+    if possible.
     """
     # A worker process has neither the user's handlers nor the code that offers tools in the first
     # Request, so a fork that needs one of them is computed here.
@@ -180,7 +181,7 @@ async def _continued(runs: Runs, point: _ForkPoint, began: events.RunStarted) ->
 
 
 async def _begun_anew(runs: Runs, plan: Plan, settings: Settings, caller: str) -> Sequence[Event]:
-    """Return the journal of a fork that starts from the beginning with a different plan."""
+    """Return the journal of a fork that starts over with a different plan."""
     start = await runs.plan_starts.start(plan, settings, None, caller)
     return start.events
 
@@ -210,7 +211,7 @@ def _journal_of(store: Store, run_id: str) -> Iterator[Event]:
 
 
 def _has_request(store: Store, run_id: str, at: int) -> bool:
-    """Return whether there is a Request among the first `at` events of a run."""
+    """Return whether the first `at` events of a run include a Request."""
     kinds = (event.get("event") for _, event in islice(store.runs.events(run_id), at))
     return events.RequestMade.name in kinds
 
@@ -232,7 +233,7 @@ def forked(
     solution: JSON,
     fork_id: str,
 ) -> JSON:
-    """Return the journal of a fork of a run that has no user handlers, as one JSON string for each
+    """Return the journal of a fork of a run without user handlers, as one JSON string for each
     event; see `_forked`.
     """
     started = _beginning_of(store, run_id)
@@ -273,7 +274,7 @@ def _forked(point: _ForkPoint, began: events.RunStarted, composer: Composer) -> 
 
 
 def _until_last_request(journal: list[Event]) -> list[Event]:
-    """Return the events up to the last Request, or only the first event if there was no Request."""
+    """Return the events up to the last Request, or only the first event if there was none."""
     end = 1
     for number, event in enumerate(journal, 1):
         if isinstance(event, events.RequestMade):
@@ -282,10 +283,10 @@ def _until_last_request(journal: list[Event]) -> list[Event]:
 
 
 def _inherited(journal: Sequence[Event], at: int) -> list[Event]:
-    """Return the first `at` events in a journal, plus the later events that finish what the first
-    events started: the ends of running calls, and the rest of a streaming answer.
+    """Return the first `at` events in a journal, plus the later events that complete what those
+    started: the ends of running calls, and the rest of a streaming answer.
 
-    Later calls that a program makes are left out, because the program makes them again.
+    Calls that a program makes later are left out, because the program makes them again.
     """
     inherited: list[Event] = []
     open_parts = _OpenParts()
@@ -303,7 +304,7 @@ def _inherited(journal: Sequence[Event], at: int) -> list[Event]:
 
 
 class _OpenParts:
-    """The calls that are running after an event of a journal, and the answer that is still
+    """The calls that are running after an event in a journal, and the answer that is still
     streaming in.
     """
 
@@ -422,7 +423,7 @@ def _with_input(started: events.RunStarted, new_input: JSONObject) -> events.Run
 
 
 class _Copy:
-    """Copies a journal into a new machine. The beginning of the new journal can differ.
+    """Copies a journal into a new machine. The new journal can begin differently.
 
     Args:
         composer: recomposes the Requests, because a different input changes them.

@@ -21,16 +21,17 @@ _MOST_NAMED: Final = 3
 def why_not_here(
     store: Store, publication: Publication, caller: Viewer, lacking: Callable[[ToolKey], str | None]
 ) -> str | None:
-    """Return why a published idea cannot be called in this process, or None.
+    """Return why a published idea cannot be called in this process, or None if it can, possibly
+    only once its servers are up.
 
-    For example: "needs the server 'git', which is not configured here". The reason does not depend
-    on which servers are up. None means that the idea can be called, possibly only once its servers
-    are up.
+    An example is "needs the server 'git', which is not configured here". The reason does not depend
+    on
+    which servers are up.
 
     Args:
-        store: holds the publications.
+        store: contains the publications.
         publication: the idea.
-        caller: the caller who would call it.
+        caller: the caller who would call the idea.
         lacking: see `MissingTools.lacking`.
     """
     lacks = list(dict.fromkeys(_lacks(store, publication, caller, lacking, set())))
@@ -47,8 +48,8 @@ def _lacks(
     lacking: Callable[[ToolKey], str | None],
     visited: set[tuple[str, int]],
 ) -> Iterator[str]:
-    """Yield the missing tools and ideas that an idea, or an idea that it calls, needs. A tool or an
-    idea can be yielded twice.
+    """Yield the missing tools and ideas that are needed by an idea, or by an idea that it calls,
+    possibly more than once.
     """
     visited.add((publication.name, publication.version))
     for module, name in _needs(store, publication):

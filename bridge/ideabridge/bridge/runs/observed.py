@@ -55,7 +55,7 @@ class Observed:
         self._next: dict[tuple[str, str | None, str], float] = {}
 
     def note(self, owner: str, tool: Tool, value: JSON) -> None:
-        """Learn from the result of a call in a run of `owner`. Most results cost only one table
+        """Learn from the result of a call in a run of `owner`. Usually, this costs only one table
         look-up.
         """
         if tool.output is not None or tool.in_room:
@@ -87,8 +87,8 @@ class Observed:
             logger.warning("storing the shape of a result failed: %s", error)
 
     def of(self, owner: str, tool: Tool) -> JSONObject | None:
-        """Return the shape of a tool's latest results in an owner's runs. Return None if there are
-        no results, or if the tool declares an output schema.
+        """Return the shape of a tool's latest results in an owner's runs, or None if there are no
+        results, or the tool declares an output schema.
         """
         if tool.output is not None:
             return None
@@ -101,7 +101,8 @@ class Observed:
 
 
 def observed_shape(value: JSON) -> JSONObject:
-    """Return a JSON Schema of limited size with the types in a value, and none of the value's data.
+    """Return a JSON Schema of limited size that contains the types in a value, and none of its
+    data.
 
     The schema of a string that contains a JSON object or array has `contentMediaType` and
     `contentSchema`.
@@ -132,8 +133,8 @@ def merged(shapes: Iterable[JSON]) -> JSONObject:
 
 
 def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
-    """Return the shape of a value down to a depth. `left` holds the number of parts that can still
-    be inspected.
+    """Return the shape of a value down to a depth. `left` contains the number of parts that may
+    still be inspected.
     """
     shape: JSONObject = {"type": json_type(value)}
     left[0] -= 1
@@ -155,8 +156,8 @@ def _shape(value: JSON, depth: int, left: list[int]) -> JSONObject:
 
 
 def _is_name(key: str) -> bool:
-    """Return whether a key is the name of a field, not data such as an id, a date, an address or a
-    sentence.
+    """Return whether a key is the name of a field, rather than data such as an id, a date, an
+    address or a sentence.
     """
     return (
         _NAME.fullmatch(key) is not None
@@ -166,7 +167,7 @@ def _is_name(key: str) -> bool:
 
 
 def _content(value: JSON) -> JSONObject | list[JSON] | None:
-    """Return the object or array that a string contains as JSON, or None."""
+    """Return the object or array that a string contains as JSON, or None if there is none."""
     if (
         not isinstance(value, str)
         or len(value) > _TEXT

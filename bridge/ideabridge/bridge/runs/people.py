@@ -101,24 +101,29 @@ _REASON_CHARACTERS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """One question to a person. It asks one of four things: whether a call may run; how a call that
-    was in flight when its process died has ended (`kind` is `outcome`); whether a lazy run's plan
-    is accepted (`plan`); or what a server asks during a call (`question`).
+    """A question to a person.
+
+    It asks one of four things: whether a call may run; how a call that was in flight when its
+    process
+    died has ended (`kind` is `outcome`); whether a lazy run's plan is accepted (`plan`); or what a
+    server asks during a call (`question`).
 
     Attributes:
         caller: the owner of the run.
         approval: the id of the approval.
         tool: the tool of the call, or None for a plan.
-        call: the call with its references resolved; empty for a plan.
+        call: the call with its references resolved. Empty for a plan.
         why: the reason for the question.
-        deadline: the time, in seconds since 1970, at which the call or plan is denied, or the
-            outcome or question is skipped. None means no deadline.
+        deadline: when the call or plan is denied, or the outcome or question skipped, in seconds
+            since
+            1970. None means no deadline.
         choices: the allowed decisions.
         plan: `{"calls", "output", "dry_run", "drawing"}`; see `WaitingPlan.to_json`.
-        question: `{"module", "message", "schema"}` of a form. The server wrote the message and the
-            schema, so do not trust them.
+        question: `{"module", "message", "schema"}` of a form. Do not trust the message and the
+            schema,
+            which the server wrote.
         assumed: the uncertain values of the call, with their alternatives. `why` also names them.
-        always: whether the run's owner can allow the tool *always*; see `Decision.always`.
+        always: whether the run's owner may allow the tool *always*; see `Decision.always`.
     """
 
     run: str
@@ -137,13 +142,13 @@ class ApprovalRequest:
 
     @property
     def inquiry(self) -> Inquiry | None:
-        """The question of a server, or None if no server asks."""
+        """The question that a server asks, or None if no server asks."""
         return read_whole(Inquiry, self.question)
 
     def with_choices(self, chosen: Mapping[str, Candidate]) -> JSONObject:
         """Return the call to submit with the decision `edit`.
 
-        `chosen` maps the `at` of an assumption to the value to use instead of the assumed value.
+        `chosen` maps the `at` of an assumption to the value to use instead of the assumed one.
 
         Raises:
             ExplanationError: the call has no such literal.
@@ -169,7 +174,7 @@ class Decision:
             `edit` to replace it with `plan`, with live references. For a server's question: `value`
             to fill in its form with `value`, `deny` to answer `decline`, or `skip` to answer
             `cancel`.
-        call: for `edit`, the call that runs instead, with its references resolved.
+        call: for `edit`, the call to run instead, with its references resolved.
         reason: the reason for the decision, which the mind sees.
         by: who decided. A string is the name of an approver. A program that has asked a person
             passes a `Decider`.
@@ -177,9 +182,8 @@ class Decision:
         plan: for `edit` of a plan, `{"calls", "output"?}`.
         grant: with `approve` for a call: `{"for": "run", "max"?, "parameters"?}`, if the person
             also allows later calls to the same tool to run without a question for the rest of the
-            run. `max` limits the number of these calls, not counting this call. `parameters` is a
-            JSON Schema that the parameters of these calls must match. Only a person can grant, so
-            `by` must name a person.
+            run. `max` limits the number of these later calls. `parameters` is a JSON Schema that
+            their parameters must match. Only a person can grant, so `by` must name a person.
         always: with `approve` for a call: whether the person allows the tool from now on in this
             workspace, even in other runs. Only a person who answers in a form, on the page or at a
             terminal can do so, and only if `ApprovalRequest.always` is set.
@@ -203,7 +207,7 @@ exception as the reason.
 
 
 def questions(machine: Machine) -> list[Question]:
-    """Return every question that is waiting for a person, in the order of the calls."""
+    """Return every question that is waiting for a person, in call order."""
     asked = [] if machine.plan_question is None else [machine.plan_question]
     for progress in machine.history:
         asked.extend(_questions_of(progress))
@@ -211,8 +215,8 @@ def questions(machine: Machine) -> list[Question]:
 
 
 def _pending_as(machine: Machine, approval: str) -> Question | None:
-    """Return the question with this approval id. The id contains the number of a call, so the call
-    with this number is checked first.
+    """Return the question with the given approval id, or None. The id contains the number of a
+    call, so that call is checked first.
     """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)
@@ -228,8 +232,8 @@ def _pending_as(machine: Machine, approval: str) -> Question | None:
 
 
 def _denied(machine: Machine, approval: str) -> str:
-    """Return the part of an error message that says who denied an approval's call, or "" if nobody
-    denied it.
+    """Return the part of an error message that says who denied the call of an approval, or "" if
+    nobody did.
     """
     number = _CALL.match(approval)
     place = int(number[1]) if number is not None else len(machine.history)
@@ -283,8 +287,7 @@ def _asked_by(machine: Machine, event: AskedEvent) -> Question | None:
 def _settled_by(event: Event) -> tuple[Key, ...]:
     """Return the questions that an event settles.
 
-    The end of a call settles the questions about the call and the questions that its server has
-    asked.
+    The end of a call settles the questions about the call, and those that its server has asked.
     """
     match event:
         case events.CallDecided():
@@ -308,7 +311,8 @@ def read_decision(
     `offered` tool.
 
     A `value` is always a literal, even if it looks like a reference. The references of an edited
-    `plan` are live; if it has no `output`, the output of the plan stays.
+    `plan`
+    are live. If it has no `output`, the plan keeps its output.
 
     Raises:
         DecisionError: the question does not exist or does not allow this decision, or the
@@ -389,7 +393,7 @@ _SHOWN_TO_PERSONS: Final = ("form", "page", "terminal")
 
 
 def _expect_always(question: Question, decision: Decision, by: Decider) -> None:
-    """Raise `DecisionError` unless this person can allow the tool of this call *always*."""
+    """Raise `DecisionError` unless this person may allow the call's tool *always*."""
     if question.kind != "call" or decision.decision != "approve" or decision.grant is not None:
         raise DecisionError("always requires `approve` for a call, without a grant")
     if by.kind != "person" or by.via not in _SHOWN_TO_PERSONS:
@@ -534,7 +538,7 @@ def _checked_result(question: Question, raw: object) -> JSON:
 
 @contextlib.contextmanager
 def _explained(why: str) -> Generator[None]:
-    """Convert errors from checks to `DecisionError`s whose messages begin with `why`."""
+    """Convert the errors of checks to `DecisionError`s whose messages begin with `why`."""
     try:
         yield
     except DecisionError:
@@ -544,7 +548,7 @@ def _explained(why: str) -> Generator[None]:
 
 
 class People:
-    """Makes sure that each of a run's questions is settled by a person, an approver or a timeout.
+    """Ensures that each of a run's questions is settled by a person, an approver or a timeout.
 
     Args:
         runner: the runner of the run.
@@ -553,7 +557,7 @@ class People:
         approver: see `Approver`, or None if people decide with `Run.decide`.
         mask: removes secrets from text.
         settle: settles a pending approval; see `Run.settle`.
-        may_allow_always: returns whether the owner of the run can answer a question with *always*.
+        may_allow_always: returns whether the owner of the run may answer a question with *always*.
 
     Attributes:
         deciding: the approvals that the approver has yet to answer.
@@ -585,7 +589,7 @@ class People:
     # -- asking people -----------------------------------------------------------------------------
 
     def watch(self, event: Event) -> None:
-        """Handle an event of the run: record a new question, and forget a settled one."""
+        """Handle an event of the run by recording a new question, or forgetting a settled one."""
         if isinstance(event, AskedEvent):
             self._note(event)
             question = _asked_by(self._runner.machine, event)
@@ -612,8 +616,8 @@ class People:
                 self._let_go(approval)
 
     def take_up(self, journal: Iterable[Event]) -> None:
-        """Record the questions of a run that was read from its journal, together with the times
-        when they were asked.
+        """Record the questions of a run that was read from its journal, and when they were
+        asked.
         """
         for event in journal:
             if isinstance(event, AskedEvent):
@@ -642,8 +646,8 @@ class People:
     # -- pending questions -------------------------------------------------------------------------
 
     def requests(self) -> list[ApprovalRequest]:
-        """Return the questions that are waiting for a person. Questions that the approver is
-        deciding on are left out.
+        """Return the questions that are waiting for a person, without those that the approver is
+        deciding on.
         """
         return [
             self._request(question)
@@ -652,8 +656,8 @@ class People:
         ]
 
     def _deadline(self, approval: str) -> float | None:
-        """Return the time, in seconds since 1970, at which a pending approval is denied, or None if
-        it is never denied.
+        """Return when a pending approval is denied, in seconds since 1970, or None if it is never
+        denied.
         """
         seconds = approval_timeout(self._runner.machine.settings.approval)
         if seconds is None:
@@ -691,7 +695,7 @@ class People:
 
     @property
     def parks(self) -> bool:
-        """True while a call is waiting for an answer to a question from its server. Such a question
+        """Whether a call is waiting for an answer to a question from its server. Such a question
         exists only in this process.
         """
         return any(question.kind == "question" for question in self._pending().values())
@@ -754,7 +758,7 @@ class People:
         await self._decide(question, decision)
 
     async def _decide(self, question: Question, decision: Decision) -> None:
-        """Submit a decision, and try again while the store cannot be written."""
+        """Submit a decision, retrying while the store cannot be written to."""
         while True:
             try:
                 await self._driver.patiently(lambda: self._hand_in(question, decision))

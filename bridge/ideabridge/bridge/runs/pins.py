@@ -43,7 +43,7 @@ class Pin:
 
     Attributes:
         module: the server of the tool, `idea:NAME` for an idea, or "" for a tool of this process.
-        tool: the name of the tool in its server.
+        tool: the name of the tool on its server.
         digest: the digest of the tool's essence.
         prose: the digest of the tool's descriptions.
         accepted: each change to the definition that a person accepted, as `{"was", "by", "time"}`.
@@ -88,15 +88,15 @@ class Pin:
         return pin
 
     def replaced_by(self, tool: Tool, by: Decider) -> Pin:
-        """Return a pin of the current definition, which a person accepts in place of the earlier
-        definition.
+        """Return a pin of the tool's current definition, which a person has accepted in place of
+        the pinned one.
         """
         step: JSONObject = {"was": self.digest, "by": by.to_json(), "time": now_text()}
         return dataclasses.replace(Pin.of(tool), accepted=(*self.accepted, step))
 
 
 def read_pins(pinned: PlanOrGuide | None) -> list[Pin] | None:
-    """Return the pins of a plan or guide, or None if it has no pins or they are malformed."""
+    """Return the pins of a plan or guide, or None if there are none or they are malformed."""
     if pinned is None or pinned.pins is None:
         return None
 
@@ -111,7 +111,7 @@ def read_pins(pinned: PlanOrGuide | None) -> list[Pin] | None:
 
 
 def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
-    """Return the call, with `_module` and the tool's name in that server added if the call needs
+    """Return the call, adding `_module` and the tool's name on that server if the call needs
     them.
     """
     written = WrittenCall.of(call)
@@ -139,7 +139,9 @@ def _is_built_in(tool: Tool) -> bool:
 
 
 def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
-    """Return whether a tool needs a pin: it is defined outside the plan and is not built in."""
+    """Return whether a tool needs a pin, because it is defined outside the plan and is not built
+    in.
+    """
     if tool.module is None:
         return tool.name not in defined
     return tool.module != ANONYMOUS
@@ -148,9 +150,7 @@ def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
 def pinned_tools(
     calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]
 ) -> list[Tool]:
-    """Return those of the called tools that need a pin, without duplicates, sorted by server and
-    name.
-    """
+    """Return the called tools that need a pin, without duplicates, sorted by server and name."""
     tools: dict[ToolKey, Tool] = {}
     for _, call in called_in(calls, catalogue):
         tool = catalogue.look_up(call)
@@ -165,15 +165,15 @@ def pinned_tools(
 
 
 def pins_for(pinned: PlanOrGuide, calls: Iterable[JSON], catalogue: Catalogue) -> list[JSON]:
-    """Return the pins that calls of a plan or guide need, as entries of its `pins`."""
+    """Return the pins that the calls of a plan or guide need, as entries of its `pins`."""
     return [Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, pinned.defined)]
 
 
 def essences_in(catalogue: Catalogue) -> Definition:
-    """Return a function that looks up a tool's essence by the tool's digest.
+    """Return a function that looks up a tool's essence by digest.
 
-    The digests are computed on the function's first call. Most plans never need them, because their
-    tools are unchanged when they are published.
+    The digests are computed when the function is first called. Most plans never need them, because
+    their tools have not changed when they are published.
     """
 
     @cache
@@ -188,7 +188,7 @@ def essences_in(catalogue: Catalogue) -> Definition:
 
 
 def pinned_definitions(pins: Iterable[Pin], catalogue: Catalogue) -> dict[str, JSONObject]:
-    """Return the essences of the tools that have these pins, keyed by digest."""
+    """Return the essences of the pinned tools, keyed by digest."""
     digests = {pin.key: pin.digest for pin in pins}
     essences: dict[str, JSONObject] = {}
     for tool in catalogue.tools:
@@ -204,8 +204,9 @@ class PinCheck:
     """The result of comparing pins with the current tools.
 
     Attributes:
-        faults: one sentence for each reason why the plan cannot be called: a tool is gone,
-            unavailable or changed.
+        faults: a sentence for each reason why the plan cannot be called: a tool is gone,
+            unavailable or
+            changed.
         notes: changes to descriptions, which do not affect calls.
         modules: the servers whose changed tools a person can accept. "" stands for this process.
     """
@@ -215,7 +216,7 @@ class PinCheck:
     modules: list[str] = field(default_factory=list[str])
 
     def text(self, name: str) -> str:
-        """Return the reason for refusing a call to the idea `name`, with the commands that help."""
+        """Return why calls to the idea `name` are refused, with the commands that help."""
         lines = [f"{name} cannot be called: {'; '.join(self.faults)}"]
         if self.modules:
             commands = [
@@ -239,8 +240,9 @@ def check_pins(
     """Compare the tools that calls use with the pins of their plan.
 
     Args:
-        pinned: the plan or guide that contains the pins. If it has no pins, only tools that are
-            gone are reported.
+        pinned: the plan or guide that contains the pins. If it has none, only tools that are gone
+            are
+            reported.
         calls: the calls in the plan.
         catalogue: the current tools, including those that the calls name.
         definition: see `Definition`.
@@ -283,8 +285,8 @@ def _present_tool(
     result: PinCheck,
     where: str,
 ) -> Tool | None:
-    """Return the current tool for a call. If the tool is gone, add a fault to `result` and return
-    None.
+    """Return the current tool for a call, or add a fault to `result` and return None if the tool is
+    gone.
     """
     try:
         return catalogue.find(call.tool, call.module)
@@ -337,7 +339,7 @@ def changed_in(
 def accepted_pins(
     publication: Publication, changed: Iterable[ChangedTool], by: Decider
 ) -> list[JSON]:
-    """Return the pins of a publication. Each changed tool is pinned to its current definition."""
+    """Return the pins of a publication, with changed tools pinned to their current definitions."""
     replacements = {change.pin.key: change.pin.replaced_by(change.tool, by) for change in changed}
     pins = read_pins(publication.plan_or_guide) or ()
     return [replacements.get(pin.key, pin).to_json() for pin in pins]
@@ -346,8 +348,9 @@ def accepted_pins(
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
     """Return whether a pin names a built-in tool from an earlier version of ideabridge.
 
-    Equal hints indicate this, because a user's tool with the same name is unlikely to have the same
-    hints.
+    This is assumed if the hints are equal, because a user's tool with the same name is unlikely to
+    have
+    the same hints.
     """
     earlier = definition(pin.digest) or {}
     earlier_hints = {key: value for key, value in earlier.items() if key.endswith("Hint")}

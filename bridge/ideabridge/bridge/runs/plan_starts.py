@@ -48,19 +48,20 @@ class PlanStarts:
     async def start(
         self, plan: Plan, settings: Settings, choice: Choice | None, caller: str
     ) -> Start:
-        """Check a plan, and create its start.
+        """Check a plan, and create the start of its run.
 
         Args:
             plan: the plan.
-            settings: the settings of its run.
-            choice: the mind of its rooms, or None if each room chooses its mind when it opens.
-            caller: who runs it.
+            settings: the settings of the run.
+            choice: the mind of the run's rooms, or None if each room chooses its mind when it
+                opens.
+            caller: who runs the plan.
 
         Raises:
             PlanError: the plan is malformed, is not allowed in this process, or calls something
                 that this process does not have.
             SchemaError: the plan's input schema or output schema is invalid.
-            MeantToolError: an idea that it calls cannot be called in this process.
+            MeantToolError: an idea that the plan calls cannot be called in this process.
             ProgramError: the interpreter for the plan's programs is missing.
         """
         if plan.program is not None:
@@ -73,7 +74,8 @@ class PlanStarts:
         """Check the ideas and programs that a plan calls, and return the result of
         `PlanTools.catalogue`.
 
-        Raise `PlanError`, `ProgramError` or `MeantToolError` if a check fails.
+        Raises:
+            PlanError, ProgramError, MeantToolError: a check fails.
         """
         tools = PlanTools(self._offer, plan, caller)
         calls = tools.calls
@@ -139,7 +141,7 @@ class PlanStarts:
         return start_program(plan, catalogue, settings, used_names, choice=choice)
 
     async def rehearse_program(self, plan: Plan, settings: Settings, caller: str) -> dict[str, Any]:
-        """Check a program, and describe the tools that appear in it; see `Bridge.dry_run`.
+        """Check a program, and describe the tools that it contains; see `Bridge.dry_run`.
 
         Raises:
             PlanError: the program is malformed, or programs are not allowed in this process.

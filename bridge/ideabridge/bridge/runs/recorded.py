@@ -32,12 +32,12 @@ class RecordedRun:
         id: the id of the run.
         started: the first event of the run, with its context, tools, settings, and requested output
             schema.
-        events: the events of its journal.
+        events: the events in its journal.
         machine: the machine folded from the journal.
-        steps: for each call, in the order in which they were listed, the number of the Request in
-            which it was listed, from 0.
-        proposed: the calls that a person changed, as they were before the change, with resolved
-            references.
+        steps: for each call, in the order of listing, the number of the Request in which it was
+            listed,
+            from 0.
+        proposed: the calls that a person changed, as they were before, with resolved references.
     """
 
     id: str
@@ -54,7 +54,7 @@ class RecordedRun:
 
     @property
     def is_done(self) -> bool:
-        """True if the run ended successfully. A run that ended early cannot become a function."""
+        """Whether the run ended successfully. A run that ended early cannot become a function."""
         return self.machine.status == "done"
 
     @property
@@ -64,20 +64,20 @@ class RecordedRun:
 
     @property
     def places(self) -> list[JSON] | None:
-        """The places of the run's calls in the plan, if calls of several instances share a
-        place.
+        """The places of the run's calls in the plan, if calls of several instances share a place,
+        otherwise None.
         """
         return self.machine.solution.places
 
     def calls(self) -> list[JSON]:
-        """Return the calls as the plan listed them: a call that ran for every instance is listed
+        """Return the calls as the plan listed them. A call that ran for every instance is listed
         once, without `_instance`.
         """
         return gathered(self.machine.solution.calls, self.places)
 
     def ends(self) -> list[CallFinished]:
-        """Return the events that ended calls, in order. A person's decision on an unknown outcome
-        also ends a call.
+        """Return the events that ended calls, in order, including a person's decisions on unknown
+        outcomes.
         """
         ends: list[CallFinished] = []
         for event in self.events:
@@ -89,8 +89,8 @@ class RecordedRun:
         return ends
 
     def not_as_listed(self) -> list[str]:
-        """Return a line for each call that did not run as listed, with the reason: `calls.0 (send):
-        a person changed it`.
+        """Return a line for each call that did not run as listed, with the reason, such as
+        `calls.0 (send): a person changed it`.
         """
         edited = {
             event.call
@@ -118,10 +118,8 @@ class RecordedRun:
 
 
 def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun | None:
-    """Read a run from its journal.
-
-    Return None unless the run's status is `done` or, if `ended` is set, the run has ended in any
-    way.
+    """Read a run from its journal. Return None unless the run's status is `done` or, if `ended` is
+    set, the run has ended in any way.
     """
     record = store.runs.get(run_id)
     statuses = ENDED if ended else ("done",)
@@ -154,8 +152,9 @@ def read_run(store: Store, run_id: str, *, ended: bool = False) -> RecordedRun |
 def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     """Find the idea that `ref` names, and a run of this caller that ended with the idea.
 
-    If `ref` names a run, return this run. Otherwise, return the latest run that ended with the
-    idea, preferably a run whose status is `done`.
+    If `ref` names a run, this is that run. Otherwise, it is the latest run that ended with the
+    idea,
+    preferably one whose status is `done`.
 
     Raises:
         UnknownIdeaError: the idea does not exist, or only other callers have it.

@@ -39,13 +39,13 @@ _LONG_TEXT: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """An explained literal in a plan, with the parameter that replaces it in calls to the published
+    """An explained literal in a plan, and the parameter that replaces it in calls to the published
     idea.
 
     Attributes:
         form: see `Explained.to_json`.
         stored: the members of the form.
-        passed: the parameter that the caller passes in its place, or None.
+        passed: the parameter that the caller passes instead of the literal, or None.
         is_whole: True if the plan contains a reference to this parameter instead of the literal, so
             that the literal needs no explanation.
     """
@@ -70,9 +70,9 @@ class _Literal:
 
 
 def with_passed(plan: JSONObject, arguments: JSONObject, schema: JSONObject | None) -> JSONObject:
-    """Adapt a published plan to a call with these arguments: remove the explanations of the
-    parameters that the caller passes, and add a reason to each recorded default that might not
-    belong to the other arguments.
+    """Adapt a published plan to a call: remove the explanations of the parameters that the caller
+    passes, and add a reason to each recorded default that might not belong with the caller's
+    arguments.
 
     Args:
         plan: the plan. Literals that became parameters are references in it, and followed values
@@ -104,8 +104,8 @@ def _reasons(
     schema: JSONObject | None,
     literals: Iterable[_Literal],
 ) -> dict[Path, JSONObject]:
-    """Return the recorded defaults that might not belong to the arguments. They are explained
-    literals, keyed by place.
+    """Return the recorded defaults that might not belong with the arguments, as explained literals
+    keyed by place.
     """
     filled = with_defaults(arguments, schema)
     defaults = {name: value for name, value in filled.items() if name not in arguments}
@@ -144,7 +144,8 @@ def _reasons(
 
 
 class _Companions:
-    """The parameters that the caller passes in place of values recorded together with a default.
+    """The parameters that the caller passes in place of values that were recorded together with a
+    default.
 
     Attributes:
         passed_for_followed: for each call, the parameters that the caller passes for its followed
@@ -166,7 +167,9 @@ class _Companions:
                 self.passed_for_followed.setdefault(at_call, []).append(literal.passed)
 
     def of(self, literal: _Literal) -> str | None:
-        """Return the parameter that is passed for another member of the same object, or None."""
+        """Return the parameter passed for another member of the same object, or None if there is
+        none.
+        """
         for holder in literal.holders:
             if holder in self._by_holder:
                 return self._by_holder[holder]
@@ -174,9 +177,8 @@ class _Companions:
 
 
 def _why_assumed(default: JSON, passed: list[str]) -> str | None:
-    """Return why a default might not belong to the values passed to the same call.
-
-    Return None if the default is likely to be the same for every input.
+    """Return why a default might not belong with the values passed to the same call, or None if the
+    default is likely to be the same for every input.
     """
     if passed and isinstance(default, str | list | dict):
         return _beside(passed[0])
@@ -229,7 +231,7 @@ def _passed_followed(literal: StoredLiteral, arguments: JSONObject) -> str | Non
 
 
 def _parameters_in(value: JSON, at: Path) -> Iterator[tuple[Path, str]]:
-    """Yield (place, name) of each parameter that supplies a whole value of a call."""
+    """Yield `(place, name)` for each parameter that supplies a whole value of a call."""
     for key, part in parts_of(value):
         yield from _parameters_in(part, (*at, str(key)))
 

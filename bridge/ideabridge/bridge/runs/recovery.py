@@ -81,10 +81,11 @@ class _Failed:
 
     Attributes:
         delay: the number of seconds between the last failure and the next attempt.
-        due: the time when the next attempt is due.
+        due: when the next attempt is due.
         hopeless: the epoch in which the run cannot continue under this configuration. The run is
-            tried again once another process has driven it, or once the configuration has changed.
-        by_store: True if, according to the last report, the store could not be written.
+            tried
+            again once another process has driven it, or once the configuration has changed.
+        by_store: True if the last report said that the store could not be written to.
     """
 
     delay: float = SWEEP_SECONDS / 2
@@ -94,13 +95,16 @@ class _Failed:
 
 
 class Recovery:
-    """Takes up the runs that were active when their process died or abandoned them, provided that
-    no other process drives them.
+    """Takes up the runs that were active when their process died or abandoned them, unless another
+    process drives them.
 
     Runs that are waiting for a solution or an approval continue when someone answers. Runs that
-    were interrupted because the configuration had changed continue under their own configuration. A
-    run that was taken up twice without progress is set aside, because it might have crashed the
-    processes that took it up.
+    were
+    interrupted by a change of the configuration continue under their own configuration. A run that
+    was
+    taken up twice without progress is set aside, because it might have crashed the processes that
+    took
+    it up.
 
     Args:
         tell: see `Tell`.
@@ -126,10 +130,10 @@ class Recovery:
         self._failed: dict[str, _Failed] = {}
 
     async def run(self) -> None:
-        """Take up all runs, and return when each has ended, is waiting for someone, or was
+        """Take up all runs, and return when each of them has ended, is waiting for someone, or was
         abandoned.
 
-        If it is not known whether a driver is alive, wait until its lease has lapsed.
+        If it is unclear whether a driver is alive, wait until its lease has lapsed.
         """
         deadline: float | None = None
         async with anyio.create_task_group() as group:
@@ -144,8 +148,8 @@ class Recovery:
                 await anyio.sleep(min(*undecided, SWEEP_SECONDS / 4) + 0.01)
 
     async def keep(self) -> None:
-        """Take up all runs, including those that other processes leave behind later, until this
-        task is cancelled.
+        """Take up all runs, including those that other processes leave behind later, until
+        cancelled.
         """
         swept_under: str | None = None
         undecided_until = 0.0
@@ -171,9 +175,8 @@ class Recovery:
                 await anyio.sleep(SWEEP_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads the servers
 
     def _sweep_all(self, group: TaskGroup) -> list[float]:
-        """Sweep the runs of all configurations, because a run that could not continue under another
-        configuration might be able to continue under this configuration. Return the result of
-        `_sweep`.
+        """Sweep the runs of all configurations, because runs that could not continue under another
+        configuration might be able to continue under this one. Return the result of `_sweep`.
         """
         for failed in self._failed.values():
             failed.hopeless = None
@@ -184,12 +187,14 @@ class Recovery:
         return undecided
 
     def _has_failed_by_store(self) -> bool:
-        """Return whether a run has not been taken up yet because the store could not be written."""
+        """Return whether a run has not been taken up yet because the store could not be written
+        to.
+        """
         return any(failed.by_store for failed in self._failed.values())
 
     def _adopt_queued(self) -> None:
-        """Adopt queued runs of other configurations that can continue under this configuration,
-        because there might no longer be a worker with their configuration.
+        """Adopt queued runs of other configurations that can continue under this one, because there
+        might be no worker left with their configuration.
         """
         for lease in self._store.leases.of_runs(QUEUED, None, MOST_IN_SWEEP):
             record = self._store.runs.get(lease.run)
@@ -206,8 +211,8 @@ class Recovery:
                 self._give_up(record, error)
 
     def _sweep(self, group: TaskGroup, fingerprint: str | None) -> list[float]:
-        """Start taking up every run that was left behind. Of the active runs, only those with this
-        `fingerprint` are included.
+        """Start taking up every run that was left behind. Active runs are included only if they
+        have the given `fingerprint`.
 
         Returns:
             For each run whose driver might be alive, the number of seconds until its lease lapses.
@@ -268,7 +273,7 @@ class Recovery:
             self._busy.discard(lease.run)
 
     async def _take_up(self, lease: Lease) -> Run | None:
-        """Continue a run. Return None if this process does not continue it."""
+        """Continue a run. Return None if it does not continue in this process."""
         async with self._places:
             record: RunRecord | None = None
             try:
@@ -291,8 +296,8 @@ class Recovery:
             return run
 
     def _resume(self, record: RunRecord, lease: Lease) -> Run | None:
-        """Continue a run that had this lease. Return None if this process does not continue it.
-        Raises the errors of `Registry.resume`.
+        """Continue a run that had the given lease. Return None if it does not continue in this
+        process. Raises the errors of `Registry.resume`.
         """
         root = self._store.runs.get(lease.run.partition(".")[0])
         if record.lease != lease or (root is not None and is_set_aside(root)):
@@ -317,7 +322,7 @@ class Recovery:
     def _goes_on_with(self, root: RunRecord) -> bool:
         """Return whether a room continues together with its parent because a worker takes up both.
 
-        `decide_next` would say the same after the journal of the room was read.
+        `decide_next` would say the same, but only after reading the journal of the room.
         """
         return self._runs.services.queue.role != "alone" and root.status in ("running", QUEUED)
 
@@ -351,9 +356,8 @@ class Recovery:
             self._tell(record, reason)
 
     def _delay(self, run_id: str, error: Exception | None) -> _Failed:
-        """Delay the next attempt to take up a run.
-
-        The reason is `error` or, if that is None, that another process has the run.
+        """Delay the next attempt to take up a run, because of `error` or, if that is None, because
+        another process has the run.
         """
         failed = self._failed.setdefault(run_id, _Failed())
         passes = error is None or isinstance(error, (*PASSING, StaleDriverError))

@@ -83,8 +83,8 @@ _FIRST_EVENTS: Final = 2
 
 
 def memory_of_start(events: Sequence[Event]) -> int:
-    """Estimate, from the first events of a run, the number of bytes of memory that its context and
-    calls take.
+    """Estimate the memory that a run's context and calls take, in bytes, from the run's first
+    events.
     """
     memory = 0
     for event in events[:_FIRST_EVENTS]:
@@ -108,8 +108,8 @@ class _ReadJournal:
 
 
 def _stay_aside(run: Run, reason: str) -> None:
-    """Stop a run that is set aside, together with its rooms, some of which may already have resumed
-    when they were opened.
+    """Stop a run that is set aside, with its rooms, some of which may have resumed when they were
+    opened.
     """
     run.runner.mark_lost(reason)
     for room in run.rooms.values():
@@ -133,8 +133,8 @@ def _nothing() -> None:
 
 
 class Registry:
-    """The runs of this process: keeps them in memory, reads them from their journals, and performs
-    what `decide_next` chooses for a run that no process drives.
+    """The runs of this process. Keeps them in memory, reads them from their journals, and performs
+    what `decide_next` chooses for runs that no process drives.
 
     Args:
         services: what all runs of this process use.
@@ -143,7 +143,7 @@ class Registry:
         lease_seconds: the number of seconds that a lease lasts without a heartbeat.
 
     Attributes:
-        driver_name: names this process in its leases.
+        driver_name: the name of this process in its leases.
     """
 
     def __init__(
@@ -170,7 +170,11 @@ class Registry:
     # -- finding runs ------------------------------------------------------------------------------
 
     def get(self, run_id: str, caller: str, purpose: Purpose = GO_ON) -> Run:
-        """Return a run of this caller. Raise `UnknownRunError` if the caller has no such run."""
+        """Return a run of the given caller.
+
+        Raises:
+            UnknownRunError: the caller has no such run.
+        """
         record = self._store.runs.find(run_id, caller=caller)
         parent = None
         if record.parent is not None:
@@ -187,9 +191,9 @@ class Registry:
     def resume(self, run_id: str, caller: Viewer, purpose: Purpose = GO_ON) -> Run:
         """Load a run and continue it in this process.
 
-        If this process leaves runs to workers, queue the run instead. A run that is waiting for
-        someone or for a worker is returned unchanged. `caller` is the owner of the run, or
-        `SEES_ALL`.
+        If this process leaves runs to workers, the run is queued instead. A run that is waiting for
+        someone
+        or for a worker is returned unchanged. `caller` is the owner of the run, or `SEES_ALL`.
 
         Raises:
             UnknownRunError: this caller has no run with that id.
@@ -219,8 +223,11 @@ class Registry:
 
     def reach(self, record: RunRecord, parent: Run | None = None, purpose: Purpose = GO_ON) -> Run:
         """Return the current run, from memory or from its journal, after performing the outcome
-        that `decide_next` chooses. For a room, `parent` is the run whose call it answers, and
-        `purpose` is what someone wants to happen to that run.
+        that `decide_next` chooses.
+
+        For a room, `parent` is the run whose call it answers, and `purpose` is what someone wants
+        to happen
+        to that run.
 
         Raises:
             UnknownRunError: the run is a room of another run.
@@ -316,7 +323,7 @@ class Registry:
         )
 
     def _is_at_hand(self, run: Run, last_event: int) -> bool:
-        """Return whether the run in memory is up to date and does not need to be continued by this
+        """Return whether the run in memory is up to date, and need not be continued by this
         process.
         """
         driver = run.driver
@@ -372,8 +379,9 @@ class Registry:
     def seconds_until_lapse(self, lease: Lease) -> float:
         """Return the number of seconds until a lease lapses; see `Watch.seconds_until_lapse`.
 
-        If a lease belongs to this process but to none of its drivers, it counts as lapsed, because
-        releasing it failed.
+        A lease that belongs to this process but to none of its drivers counts as lapsed, because it
+        could
+        not be released.
         """
         if lease.driver != self.driver_name:
             return self._watch.seconds_until_lapse(lease)
@@ -392,18 +400,18 @@ class Registry:
         return list(self._runs.values())
 
     def drivers(self) -> Iterator[tuple[Driver, Run | None]]:
-        """Return the drivers of this process, each with its run if the run is in memory."""
+        """Yield the drivers of this process, each with its run if the run is in memory."""
         for run_id, driver in list(self._drivers.items()):
             yield driver, self._runs.get(run_id)
 
     def count_running(self, owner: str) -> int:
-        """Count the runs of an owner, with their rooms, that are `running`."""
+        """Count the `running` runs of an owner, including rooms."""
         return sum(
             owner_of(run.caller) == owner and run.status == "running" for run in self._kept.values()
         )
 
     def driven(self, run_id: str) -> Run | None:
-        """Return a run if this process holds its lease, or None otherwise."""
+        """Return a run if this process holds its lease, otherwise None."""
         run = self._runs.get(run_id)
         return None if run is None or run.driver.epoch is None else run
 
@@ -413,15 +421,17 @@ class Registry:
         return any(True for _ in self._driven())
 
     def _driven(self) -> Iterator[Run]:
-        """Return the runs whose leases this process holds. They are read from `_kept`, because
-        `_runs` and `_drivers` also contain ended runs until the garbage collector breaks their
-        reference cycles.
+        """Yield the runs whose leases this process holds.
+
+        They are read from `_kept`, because `_runs` and `_drivers` also contain ended runs until the
+        garbage
+        collector breaks their reference cycles.
         """
         return (run for run in self._kept.values() if run.driver.epoch is not None)
 
     def at_work(self, caller: Viewer) -> int:
-        """Count the active runs in this process, for one caller or for all callers. Rooms do not
-        count.
+        """Count the active runs in this process, without rooms, for one caller or for all
+        callers.
         """
         return sum(
             run.parent is None and caller in (SEES_ALL, run.caller) for run in self._driven()
@@ -429,7 +439,7 @@ class Registry:
 
     def need(self, module: str) -> bool:
         """Return whether a run that is active in this process, or is waiting for a person's
-        decision, has called a server. Such a server might keep state that the run's next call
+        decision, has called the given server, which might keep state that the run's next call
         relies on.
         """
         open_runs = [
@@ -456,8 +466,9 @@ class Registry:
     ) -> Run:
         """Create a `Run` and keep it in memory.
 
-        `memory` is the size of the run's first events in bytes, and `first` is the event that names
-        the run's mind.
+        `first` is the event that names the run's mind, and `memory` the size of the run's first
+        events in
+        bytes.
         """
         if isinstance(first, RunStarted) and first.mode == "solve":
             named = first.mind
@@ -500,10 +511,11 @@ class Registry:
         self._drivers.pop(run_id, None)
 
     def memory_beside(self, caller: str, own: KeptBytes | None) -> int:
-        """Estimate the number of bytes of memory that the caller's other runs take.
+        """Estimate the memory, in bytes, that the caller's other runs take.
 
-        If they take a lot of memory, first drop runs that have ended or are waiting. These runs are
-        read from their journals again when they are needed.
+        If it is large, first drop runs that have ended or are waiting. They are read from their
+        journals
+        again when they are needed.
         """
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
@@ -528,7 +540,7 @@ class Registry:
         return sum(results.values()) + sum(run.machine.output_memory for run in runs)
 
     def _forget_idle(self) -> None:
-        """Drop runs that have ended or are waiting, except the latest of these runs.
+        """Drop all but the latest of the runs that have ended or are waiting.
 
         Dropped runs are read from their journals again when they are needed.
         """
@@ -539,7 +551,7 @@ class Registry:
             del self._kept[run_id]
 
     def release(self) -> None:
-        """Release every lease, because this process is shutting down. Other processes can then
+        """Release every lease, because this process is shutting down, so that other processes can
         continue the runs.
         """
         for run in list(self._runs.values()):
@@ -557,7 +569,7 @@ class Registry:
                 driver.leave(status, None, lambda: None)
 
     def retire(self) -> None:
-        """Let any process, including this one, take the leases that could not be released.
+        """Let any process, including this one, take over the leases that could not be released.
 
         Nothing must be written after this call.
         """
@@ -617,10 +629,10 @@ class Registry:
     # -- the next step of a run --------------------------------------------------------------------
 
     def hand_off(self, run: Run, record: RunRecord, purpose: Purpose) -> Run:
-        """Perform the outcome that `decide_next` chooses for a run.
+        """Perform the outcome that `decide_next` chooses for a run that was read from its journal
+        and that this process does not drive. Return the run.
 
-        The run was read from its journal, and this process does not drive it. If the journal has
-        grown, read the run again. Return the run.
+        If the journal has grown, the run is read again.
         """
         facts = self._facts_of(run, record, purpose)
         step = decide_next(facts)
@@ -715,8 +727,8 @@ class Registry:
     def _perform_under_lease(
         self, step: WrittenStep, run: Run, record: RunRecord, purpose: Purpose
     ) -> Run:
-        """In one transaction, take the lease and write the outcome for a run. Then do the remaining
-        work.
+        """Acquire the lease of a run and write the outcome in one transaction. Then do the
+        remaining work.
         """
         try:
             with run.driver.whole():
@@ -737,7 +749,7 @@ class Registry:
         return self.reach(self._store.runs.get(record.id) or record, run.parent, purpose)
 
     def _write(self, step: WrittenStep, run: Run, record: RunRecord) -> Callable[[], None]:
-        """Write the outcome for a run under its lease. Return the function that does the remaining
+        """Write the outcome for a run under its lease. Return a function that does the remaining
         work.
         """
         driver = run.driver
@@ -782,7 +794,7 @@ class Registry:
 
     @staticmethod
     def _let_wait(run: Run) -> None:
-        """Release the lease of a waiting run, and write its missing status to its row."""
+        """Release the lease of a waiting run, and write the status that is missing from its row."""
         run.rest()
         run.people.expire()
 
@@ -812,7 +824,7 @@ class Registry:
 
     def _note_cut_off(self, run: Run) -> list[Event]:
         """Journal the unknown outcomes of a run that cannot continue in this process, so that a
-        person can settle them; see `resume_events`. Return the events. The caller must hold the
+        person can settle them, and return the events; see `resume_events`. The caller must hold the
         lease.
         """
         _, events = resume_events(run.machine, time.time())

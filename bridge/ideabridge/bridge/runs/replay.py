@@ -67,9 +67,10 @@ class Replay:
 
     Attributes:
         answer: the source of the output: the recording, a plan, a program, or a mind.
-        output: the recorded output, if it is the answer.
+        output: the recorded output, if that is the answer.
         run: the run that computes the output, if the output is not recorded. The caller waits for
-            the run to end.
+            it to
+            end.
     """
 
     answer: Literal["recorded", "plan", "program", "solve"]
@@ -80,14 +81,13 @@ class Replay:
 def same_input(value: JSON) -> JSON:
     """Return the input with sorted object keys, for comparison with a recorded input.
 
-    No other normalisation takes place: 1.0 differs from 1, and a missing member differs from its
-    default.
+    Nothing else is normalised: 1.0 differs from 1, and a missing member from its default.
     """
     return with_sorted_keys(value)
 
 
 def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
-    """Return the stored output, if the arguments are the stored input.
+    """Return the stored output if the arguments are the stored input.
 
     Raises:
         PublicationError: the arguments differ from the stored input.
@@ -108,7 +108,8 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
 
 
 def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
-    """Return the published plan with new input. Parameters that the input omits get their defaults.
+    """Return the published plan with new input. Parameters missing from the input get their
+    defaults.
 
     Raises:
         PublicationError: the publication has no plan.
@@ -127,7 +128,7 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
     defaults of omitted arguments.
 
     Raises:
-        ValueMismatchError: the arguments do not satisfy the parameters. The message has the path,
+        ValueMismatchError: the arguments do not satisfy the parameters. The message gives the path,
             what was found and what was expected.
     """
     schema = publication.input_schema
@@ -146,8 +147,8 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
 
 
 def context_to_solve(guide: PublishedGuide, arguments: JSONObject) -> list[JSON]:
-    """Return the context of a run that solves the idea again: the idea's own context with its plan
-    and the caller's input, in this order.
+    """Return the context of a run that solves the idea again: the idea's own context, its plan, and
+    the caller's input, in this order.
     """
     plan_messages: list[JSON] = []
     if guide.plan is not None:
@@ -188,9 +189,10 @@ class Ways:
     answers such a call.
 
     If the caller's profile names ideas, a plan uses every tool that it was published with, because
-    a person chose its calls. A mind that solves an idea gets only the tools in the profile.
+    a
+    person chose its calls. A mind that solves an idea gets only the tools in the profile.
 
-    `patiently` writes into the store; see `Writer.patiently`.
+    `patiently` writes to the store; see `Writer.patiently`.
     """
 
     def __init__(self, store: Store, offer: Offer, patiently: Patiently) -> None:
@@ -211,7 +213,8 @@ class Ways:
         """Answer a call to a published idea with its recorded output, or with the start of a run.
 
         `choice` names the mind of the run or, if the run is a plan, of its rooms. The messages in
-        `before` precede the context.
+        `before`
+        precede the context.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the parameters.
@@ -271,8 +274,8 @@ class Ways:
         return await check_beside(plan, start_plan, plan, catalogue, settings, [*before], recorded)
 
     def _user_of_tools(self, publication: Publication, caller: str) -> str:
-        """Return the caller whose tools an answer uses. This is the caller without the profile,
-        unless the profile also restricts the plans of ideas.
+        """Return the caller whose tools an answer uses: the caller without the profile, unless the
+        profile also restricts the plans of ideas.
         """
         profile = self._offer.to(caller).profile
         if profile is None or profile.ideas is None or not _is_planned(publication):
@@ -320,9 +323,8 @@ class Ways:
         return why_not_here(self._store, publication, user, self._offer.to(user).missing.lacking)
 
     def expect_here(self, modules: Iterable[JSON], caller: str) -> None:
-        """Raise an error if a plan calls an idea that cannot be called in this process.
-
-        This is checked before the plan's first call runs.
+        """Raise an error if a plan calls an idea that cannot be called in this process. Call this
+        before the plan's first call runs.
 
         Raises:
             MeantToolError: one of the servers is an idea that lacks something in this process; see
@@ -356,13 +358,18 @@ class Ways:
     async def pinned(self, publication: Publication, caller: str) -> Publication:
         """Return the publication with pins for the tools that its calls use.
 
-        A plan that was stored by an import, or by an application that calls `Store.publish`, has no
-        pins: a pin contains the digest of a definition, and neither the import nor the application
-        has the definition. The first use of the publication therefore pins its tools and stores the
-        pins. The definitions come from the journal of the run from which the plan was lifted. If
-        this journal is missing, the current definitions are used, from the servers that the idea's
-        schema names. If such a module is down, the publication remains without pins until the next
-        use. All callers share these pins, so the caller's profile does not matter.
+        Plans stored by an import, or by an application that calls `Store.publish`, have no pins,
+        because a
+        pin contains the digest of a definition, which neither of them has. The first use of such a
+        publication therefore pins its tools and stores the pins.
+
+        The definitions come from the journal of the run from which the plan was lifted. If this
+        journal is
+        missing, the current definitions are used, from the servers that the idea's schema names. If
+        such a
+        server is down, the publication remains without pins until the next use. All callers share
+        these
+        pins, so the caller's profile does not matter.
         """
         caller = owner_of(caller)
         unpinned = publication.plan_or_guide
@@ -393,7 +400,8 @@ class Ways:
         self, calls: list[JSON], definitions: tuple[JSONObject, ...], caller: str
     ) -> Catalogue:
         """Return the current tools for the calls in a plan or guide, which also defines tools.
-        Return no tools if a server is down. In that case, the call itself reports the server.
+
+        If a server is down, no tools are returned, and the call itself reports the server.
         """
         plan = Plan(calls=calls, tools=definitions)
         try:
@@ -404,7 +412,7 @@ class Ways:
     async def _pin(
         self, publication: Publication, calls: list[JSON], tools: list[Tool]
     ) -> Publication:
-        """Store a plan or guide with pins of these tools, and with calls that name them."""
+        """Store a plan or guide with pins of the given tools, and with calls that name them."""
         plan: JSONObject | None = publication.plan
         guide: JSONObject | None = publication.guide
         pins: list[JSON] = [Pin.of(tool).to_json() for tool in tools]
@@ -427,7 +435,8 @@ class Ways:
         """Return another user's idea that a call without `_module` would reach, or None.
 
         This can happen if the name was free when the plan was published and another user has taken
-        it since. Calls to ideas that existed at that time have a `_module`.
+        it
+        since. Calls to ideas that existed by then have a `_module`.
         """
         for call in written_calls(calls):
             if call.module is not None:
@@ -441,8 +450,8 @@ class Ways:
         return None
 
     def _recorded_catalogue(self, publication: Publication) -> Catalogue | None:
-        """Return the tools of the run from which a version was published, or None if the store does
-        not contain that run's journal.
+        """Return the tools of the run from which a version was published, or None if that run's
+        journal is missing from the store.
         """
         named = publication.origin.run
         runs = [named] if named else self._store.ideas.runs_of(publication.idea_id)
@@ -473,8 +482,8 @@ class Ways:
 
 
 def _is_planned(publication: Publication) -> bool:
-    """Return whether a publication is answered by its plan first. `auto` means the plan, if there
-    is one.
+    """Return whether a publication is answered by its plan first. `auto` means the plan if there is
+    one.
     """
     return publication.answer in PLANNED or (
         publication.answer == "auto" and publication.plan is not None
@@ -497,7 +506,7 @@ def _start_solving(
 
 
 def with_module(call: JSON, listed: dict[str, str]) -> JSON:
-    """Return the call with the server that its Request's schema names for the tool."""
+    """Return the call, with the server that its Request's schema names for the tool added."""
     written = WrittenCall.of(call)
     need = need_of(written, {tool: module for tool, module in listed.items() if module})
     if need is None or not need.module or written.module is not None:

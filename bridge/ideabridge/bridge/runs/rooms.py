@@ -197,9 +197,11 @@ class Rooms:
     def _choice(self, run: Run) -> Choice:
         """Return the mind that answers in the rooms of a run.
 
-        In a run that a mind solves, this is the mind of the run. In a plan that is itself a room,
-        this is the mind for the rooms of its parent, unless that mind is `turns`. In any other
-        plan, this is the mind that `auto` chooses.
+        In a run that a mind solves, this is the run's own mind. In a plan that is itself a room, it
+        is the
+        mind for the rooms of its parent, unless that mind is `turns`. In any other plan, it is the
+        mind
+        that `auto` chooses.
         """
         if run.machine.mode == "solve":
             return Choice(
@@ -214,7 +216,7 @@ class Rooms:
     # -- following and ending rooms ----------------------------------------------------------------
 
     def watch(self, run: Run, event: Event) -> None:
-        """Receive an event of a run or room. If another process drives the run, only call the
+        """Handle an event of a run or room. If another process drives the run, only call the
         watchers.
         """
         is_following = run.runner.is_following
@@ -247,8 +249,8 @@ class Rooms:
         parent.runner.poke()
 
     async def _settle(self, room: Run, parent: Run) -> None:
-        """Hand the result of a room to its parent. As long as another process is driving the
-        parent, try again.
+        """Hand the result of a room to its parent, retrying as long as another process drives the
+        parent.
         """
         key = room.key
         while True:
@@ -305,7 +307,7 @@ class Rooms:
 
 
 def _nesting(run: Run, effect: Execute) -> str:
-    """Return the nesting of rooms, outermost first: `idea:a > idea:b > ...`."""
+    """Return how rooms are nested, outermost first: `idea:a > idea:b > ...`."""
     names = [effect.tool.module or effect.tool.name]
     while run.parent is not None:
         tool = run.parent.machine.history[run.key[0]].call.tool
@@ -321,8 +323,8 @@ def _start_clean_room(
     choice: Choice,
     admits: Callable[[Tool], bool],
 ) -> Start:
-    """Return the start of `solve` in a clean room. The room has only its parent's tools, as far as
-    the profile admits them.
+    """Return the start of `solve` in a clean room, which has only those of its parent's tools that
+    the profile admits.
     """
     task, data, schema = (
         effect.parameters.get(name) for name in ("task", "input", "output_schema")
@@ -370,7 +372,7 @@ async def _end(run: Run) -> None:
 
 
 def _import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
-    """Return context messages with the imports (path, value), under the run's paths."""
+    """Return context messages for the imports (path, value), under the run's paths."""
     messages: list[JSON] = []
     for path, value in imports:
         kind = path[0]
@@ -403,8 +405,9 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
     """Return the context of the Request in which a latent call was proposed, or of the plan if no
     Request proposed it.
 
-    The context holds the messages that the call's instance sees. In the room, these messages have
-    no instance.
+    The context contains the messages that the call's instance sees. In the room, these messages
+    have no
+    instance.
     """
     if request is not None:
         context = request.context_json

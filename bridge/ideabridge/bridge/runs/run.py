@@ -149,8 +149,8 @@ _ROOM: Final = (
 
 
 class RunHost(Protocol):
-    """The methods of its host that a run calls. `Runs` creates the runs of this process and is
-    their host.
+    """The methods that a run calls on its host. The host of this process's runs is `Runs`, which
+    creates them.
     """
 
     services: Services
@@ -173,7 +173,7 @@ class RunHost(Protocol):
 
 
 class Run:
-    """One run.
+    """A run.
 
     Args:
         caller: the caller who started the run. Other callers do not see it.
@@ -185,7 +185,7 @@ class Run:
         ending: rooms that are being closed because their calls have ended.
         room_watchers: functions that are called with every event of the run's rooms, at any depth;
             see `watching`.
-        people: makes sure that the run's questions are settled.
+        people: ensures that the run's questions are settled.
         bound: the start definitions of the run's servers; see `RunStarted`.
         made_under: the fingerprint of the configuration under which the run was last driven.
         idea: the id of the idea that was saved last.
@@ -253,8 +253,8 @@ class Run:
 
     @property
     def status(self) -> RunStatus:
-        """The status of the run, including its rooms. A room's Request counts as a Request of the
-        run.
+        """The status of the run, including its rooms. A Request of a room counts as a Request of
+        the run.
         """
         machine = self.machine
         if self.runner.lost is not None:
@@ -279,7 +279,7 @@ class Run:
 
     @property
     def is_behind(self) -> bool:
-        """True while the run or one of its rooms has events that are not in the journal yet.
+        """Whether the run or one of its rooms has events that are not in the journal yet.
 
         Nobody sees these events until they are written.
         """
@@ -287,10 +287,11 @@ class Run:
 
     @property
     def may_rest(self) -> bool:
-        """True if the run is waiting for someone and any process can continue it.
+        """Whether the run is waiting for someone and any process can continue it.
 
         While the server of a running call is waiting for an answer, the run stays in the process
-        that runs the call.
+        that runs
+        the call.
         """
         return (
             self._is_still
@@ -306,16 +307,17 @@ class Run:
 
     @property
     def waits_in_journal(self) -> bool:
-        """True if a run that was read from its journal does nothing but wait.
+        """Whether a run that was read from its journal is only waiting.
 
         False if a server has asked a question, because the call ran in another process and might
-        have ended together with that process.
+        have ended
+        together with that process.
         """
         return self._is_still and not parked(self.machine.history)
 
     @property
     def _is_still(self) -> bool:
-        """True if neither the run nor any of its rooms is active in this process."""
+        """Whether neither the run nor any of its rooms is active in this process."""
         machine = self.machine
         if self.runner.is_behind or self.runner.program.computes:
             return False
@@ -331,8 +333,8 @@ class Run:
         return bool(self.rooms) and all(room._is_still for room in self.rooms.values())
 
     def with_rooms(self, *, ending: bool = False) -> Iterator[Run]:
-        """Yield the run and its rooms at any depth. If `ending` is set, include the rooms that are
-        being closed.
+        """Yield the run and its rooms at any depth, including rooms that are being closed if
+        `ending` is set.
         """
         yield self
         rooms = list(self.rooms.values())
@@ -353,7 +355,9 @@ class Run:
 
     @property
     def is_orphan(self) -> bool:
-        """True for a room whose call ended before the room, if this process drives its parent."""
+        """Whether this is a room whose call has ended before it, in a run that this process
+        drives.
+        """
         parent = self.parent
         if parent is None or parent.runner.lost is not None:
             return False
@@ -368,14 +372,14 @@ class Run:
         self._host.note_waiting(self)
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a method of the run, and repeat the call while the store cannot be written. See
+        """Call a method of the run, repeatedly while the store cannot be written to. See
         `Bridge.patiently`.
         """
         return await self.driver.patiently(call)
 
     async def wait(self, seconds: float | None = None) -> RunStatus:
-        """Wait until the run is waiting for someone or has ended, or until `seconds` seconds have
-        passed.
+        """Wait until the run is waiting for someone or has ended, but no longer than `seconds`
+        seconds.
         """
         with anyio.move_on_after(seconds):
             while self.status == "running" or self.is_being_left:
@@ -384,13 +388,13 @@ class Run:
 
     @property
     def is_being_left(self) -> bool:
-        """True while a status, or the release of a lease, has yet to be written for the run or one
-        of its rooms.
+        """Whether a status, or the release of a lease, has yet to be written for the run or one of
+        its rooms.
         """
         return any(run.driver.unwritten for run in self.with_rooms(ending=True))
 
     def poke(self) -> None:
-        """Wake the tasks that are waiting for the run or for its parents."""
+        """Wake the tasks that are waiting for the run or its parents."""
         self.runner.poke()
         if self.parent is not None:
             self.parent.poke()
@@ -420,8 +424,8 @@ class Run:
     def watching(
         self, watcher: Callable[[Event], None], room_watcher: RoomWatcher | None = None
     ) -> Generator[None]:
-        """Inside `with run.watching(...):`, call `watcher` with every event of the run itself, and
-        `room_watcher` with every event of its rooms, at any depth, after the event is journaled.
+        """Within the context, call `watcher` with every event of the run itself, and `room_watcher`
+        with every event of its rooms, at any depth, after the event is journaled.
         """
         self.runner.watchers.append(watcher)
         if room_watcher is not None:
@@ -437,15 +441,16 @@ class Run:
     # -- waiting for events and results ------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """Iterate over every event of the run, from the first one; see `events`."""
+        """Iterate over all events of the run, from the first one; see `events`."""
         return self.events()
 
     async def events(self, *, from_now: bool = False) -> AsyncIterator[Event]:
-        """Yield the events of the run's journal until the run has ended or cannot continue in this
+        """Yield the events in the run's journal until the run has ended or cannot continue in this
         process.
 
-        While the run is waiting for someone, the iteration waits too. The body of the loop can
-        settle an approval or submit a solution.
+        While the run is waiting for someone, the iteration waits too. The body of the loop may
+        settle an
+        approval or submit a solution.
 
         Args:
             from_now: skip the events so far. By default, each iteration begins with the run's first
@@ -466,8 +471,8 @@ class Run:
             await self.runner.wait_changed()
 
     def _with_tool_name(self, event: Event) -> Event:
-        """Return the event with the name of its tool. This is the tool that the call names or, if a
-        person replaced it, the other tool.
+        """Return the event with the name of its tool: the tool that the call names or, if a person
+        replaced it, the replacement.
         """
         if not isinstance(event, OfCall):
             return event
@@ -489,8 +494,8 @@ class Run:
     async def result(self, model: type[Any] | None = None) -> Any:
         """Wait for the run to end, and return its output.
 
-        If the run has no output schema, the output is the run's state or, if the run has no state,
-        its results.
+        If the run has no output schema, the output is the run's state or, if there is no state, its
+        results.
 
         Args:
             model: the type to return, which is a pydantic model or any type that pydantic supports,
@@ -535,9 +540,9 @@ class Run:
     ) -> list[str]:
         """Submit the solution of a turn.
 
-        The calls in it are handled as if they arrived one by one in a stream: a malformed call
-        fails together with the calls that depend on it, and the others run. The next Request shows
-        the errors.
+        Its calls are handled as if they arrived one by one in a stream: a malformed call fails
+        together
+        with the calls that depend on it, and the others run. The next Request shows the errors.
 
         Args:
             turn: the turn that the solution answers.
@@ -598,7 +603,9 @@ class Run:
     def _read_program(
         self, read: SolutionProposed
     ) -> tuple[SolutionProposed | ProgramProposed, list[JSONObject]]:
-        """Return the event for a submitted solution, and the errors of its program if it is one."""
+        """Return the event for a submitted solution and, if the solution is a program, the
+        program's errors.
+        """
         extra: JSONObject = {
             key: value for key, value in (read.extra or {}).items() if key != "program"
         }
@@ -621,8 +628,8 @@ class Run:
         self.drive(SolutionRejected(answer, [error_message("structural", message)]))
 
     def drive(self, event: Event) -> None:
-        """Post an event under the lease, and release the lease if the run is then waiting for
-        someone.
+        """Post an event under the lease. If the run is then waiting for someone, release the
+        lease.
         """
         if self._is_blocked:
             self._host.journal_alone(self, event)
@@ -638,7 +645,7 @@ class Run:
 
     def _note_approved(self, event: CallDecided) -> None:
         """Store that a person has approved a call, so that the next question about the call's tool
-        can show what has changed since then.
+        can show what has changed since.
         """
         tool = self.machine.history[event.call].tool
         if event.tool is not None:
@@ -658,8 +665,8 @@ class Run:
             logger.warning("run %s: the approved call is not remembered: %s", self.id, error)
 
     def follow_configuration(self) -> None:
-        """If the run and its rooms were last driven under another configuration, apply the rules of
-        this configuration to them from now on.
+        """Apply the rules of this configuration to the run and its rooms from now on, if they were
+        last driven under another one.
 
         Raises:
             InterruptedRunError: another process drives the run.
@@ -673,7 +680,7 @@ class Run:
 
     @property
     def works_still(self) -> str:
-        """A sentence listing the decisions that are still possible when the run cannot continue
+        """A sentence that lists the decisions that are still possible when the run cannot continue
         here.
         """
         end = f"ideabridge runs cancel {self.root.id}"
@@ -682,8 +689,8 @@ class Run:
         return f"You can still end it: {end}"
 
     def block(self, why: str) -> None:
-        """Record that the run cannot continue in this process. Only decisions in `_RUN_NOTHING` are
-        still possible.
+        """Record that the run cannot continue in this process, so that only decisions in
+        `_RUN_NOTHING` are still possible.
         """
         self._is_blocked = True
         self.runner.mark_lost(f"{sentence(why)} {self.works_still}")
@@ -694,14 +701,14 @@ class Run:
         self.runner.lost = None
 
     def hold(self) -> None:
-        """Take the lease if it is free, because a room of the run is active in this process."""
+        """Acquire the lease if it is free, because a room of the run is active in this process."""
         with contextlib.suppress(InterruptedRunError):
             if not self.machine.ended and self.runner.lost is None and self.driver.epoch is None:
                 self._take("running")
 
     def _take(self, status: str | None = None) -> None:
-        """In one transaction, take the lease, unless this process already holds it, and write the
-        status.
+        """Write the status and, unless this process already holds the lease, acquire it in the same
+        transaction.
         """
         if self.parent is not None:
             self.parent.hold()
@@ -718,8 +725,8 @@ class Run:
                 self.driver.set_status(status)
 
     def rest(self) -> None:
-        """Release the lease if the run is waiting for someone. The runner calls this when no effect
-        is due.
+        """Release the lease if the run is waiting for someone. The runner calls this method when no
+        effect is due.
         """
         if self.runner.lost is not None:
             with contextlib.suppress(StoreError):
@@ -739,7 +746,7 @@ class Run:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The names of the servers that the run can call, including `*` if the run can call any
+        """The names of the servers that the run can call, including `*` if it can call any
         server.
         """
         tools = self.machine.catalogue.tools
@@ -763,7 +770,7 @@ class Run:
             self.runner.abandon("its lease was lost to another process")
 
     def moved(self) -> None:
-        """Handle the opening, change or rest of one of the run's rooms."""
+        """Called when one of the run's rooms has opened, changed or come to rest."""
         self.rest()
         self.runner.poke()
 
@@ -800,7 +807,7 @@ class Run:
     @property
     def way(self) -> Literal["plan", "program", "solve"]:
         """How the run is answered: by a plan or a program alone, or by a mind, possibly after one
-        of these.
+        of them.
         """
         is_alone = self.machine.mode == "plan" or (self.turns.by_plan and self.machine.step == 0)
         if not is_alone:
@@ -821,8 +828,8 @@ class Run:
         reason: str | None = None,
         grant: ObjectLike | JSON = None,
     ) -> None:
-        """Settle a pending approval. The decision applies to exactly what was shown. `Decision`
-        describes the other arguments.
+        """Settle a pending approval. The decision applies to exactly what was shown. For the other
+        arguments, see `Decision`.
 
         Raises:
             DecisionError: no such approval is pending, it does not offer this decision, or the
@@ -832,7 +839,7 @@ class Run:
         self.settle(approval, Decision(decision, call, reason, by, value, plan, grant))
 
     def settle(self, approval: str, decision: Decision) -> None:
-        """Settle a pending approval. See `decide` for details and errors."""
+        """Settle a pending approval. For details and errors, see `decide`."""
         self.root.follow_configuration()
         run, event = self.event_of(approval, decision)
         rule = run.rule_given_by(event)
@@ -842,7 +849,7 @@ class Run:
             run.root.settle_by(rule)
 
     def check(self, approval: str, decision: Decision) -> None:
-        """Check a decision without applying it. Raise the errors of `decide`, and
+        """Check a decision without applying it. Raises the errors of `decide`, and
         `SecretGivenError` if the decision contains a secret.
         """
         _, event = self.event_of(approval, decision)
@@ -850,7 +857,7 @@ class Run:
 
     def event_of(self, approval: str, decision: Decision) -> tuple[Run, DecidedEvent]:
         """Check a decision. Return the run or room to which the decision applies, and the event of
-        the decision. Raise the errors of `decide`.
+        the decision. Raises the errors of `decide`.
         """
         if not (self._is_blocked and decision.decision in _RUN_NOTHING):
             self._expect_alive()
@@ -878,8 +885,7 @@ class Run:
         )
 
     def _expect_in_profile(self, edit: CallDecided, offer: Offer) -> None:
-        """Raise `DecisionError` if an edited call uses a tool that the profile of the run does not
-        have.
+        """Raise `DecisionError` if an edited call uses a tool that the run's profile lacks.
 
         The plan of an idea can call such a tool, but only in the calls that were published.
         """
@@ -903,22 +909,24 @@ class Run:
         return rules.covering(self.caller, tool)
 
     def may_allow_always(self, question: Question) -> bool:
-        """Return whether the owner of the run can answer a question with *always*."""
+        """Return whether the owner of the run may answer a question with *always*."""
         rules = self._services.standing_rules
         tool = question.standing
         return rules is not None and tool is not None and rules.is_bound(tool, self.bound)
 
     def rule_given_by(self, event: DecidedEvent) -> StandingRule | None:
-        """Return the standing rule that a decision gives, or None. The rule is not stored yet."""
+        """Return the standing rule that a decision gives, which is not stored yet, or None if it
+        gives none.
+        """
         if isinstance(event, CallDecided) and event.always is not None:
             return self._new_rule(event)
         return None
 
     def _new_rule(self, event: CallDecided) -> StandingRule:
-        """Return the standing rule that a person gives with the approval of a call.
+        """Return the standing rule that a person gives by approving a call.
 
         Raises:
-            DecisionError: the person is not allowed to give this rule, or it cannot be stored.
+            DecisionError: the person may not give this rule, or it cannot be stored.
         """
         rules = self._services.standing_rules
         tool = standing_tool(self.machine.history[event.call])
@@ -966,11 +974,12 @@ class Run:
             ) from None
 
     def settle_by(self, rule: StandingRule) -> None:
-        """Approve the calls in the run and its rooms that are waiting for a person, if a standing
-        rule that was just given covers them. A rule that was given elsewhere while they were
-        waiting does not answer them.
+        """Approve the calls in the run and its rooms that are waiting for a person, if the standing
+        rule that was just given covers them. A rule given elsewhere in the meantime does not answer
+        them.
 
-        If another process drives the run, or the store cannot be written, the calls keep waiting.
+        If another process drives the run, or the store cannot be written to, the calls keep
+        waiting.
         """
         for run in list(self.with_rooms()):
             for question in run.questions():
@@ -990,7 +999,9 @@ class Run:
             self.drive(event)
 
     def end_at_limit(self, reason: str) -> None:
-        """End the run at a limit that its machine does not track, and keep what was done so far."""
+        """End the run at a limit that its machine does not track, keeping everything done so
+        far.
+        """
         self._take()
         self.runner.end_at_limit(reason)
 
@@ -1007,8 +1018,10 @@ class Run:
         self.end("cancelled", reason)
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
-        """End the run and its calls, and keep everything done so far. Raise `InterruptedRunError`
-        if another process drives it.
+        """End the run and its calls, keeping everything done so far.
+
+        Raises:
+            InterruptedRunError: another process drives the run.
         """
         if self.machine.ended:
             return
@@ -1196,11 +1209,13 @@ class Run:
     def summary(self) -> StoredSummary:
         """Return the summary of an ended run for its row in the store.
 
-        A process that did not run the calls can call this after reading the run from its journal.
-        The summary must therefore read only what `Registry._read_whole` restores: the machine, the
-        turns, the questions and `idea`. `Registry._read_whole` restores no times of events. A
-        member that needs these times must therefore be computed from the journal where the row is
-        written: in `Journal.set_status`, which `Driver.leave` calls.
+        A process that did not run the calls can call this after reading the run from its journal,
+        so the
+        summary must use only what `Registry._read_whole` restores: the machine, the turns, the
+        questions
+        and `idea`. The times of events are not restored. A member that needs them must be computed
+        from the
+        journal where the row is written: in `Journal.set_status`, which `Driver.leave` calls.
         """
         machine = self.machine
         return StoredSummary(
@@ -1221,15 +1236,15 @@ class Run:
 
     @property
     def assumed(self) -> list[JSONObject]:
-        """The assumptions that nobody confirmed, each as `{"at", "taken"?, "from"?, "instead"?,
+        """The assumptions that nobody has confirmed, each as `{"at", "taken"?, "from"?, "instead"?,
         "why"}`.
         """
         return self.machine.doubts.assumed
 
     @property
     def approved(self) -> list[JSONObject]:
-        """The assumptions that a person or approver confirmed. They have the form of `assumed`,
-        with the member `approved`, which says who confirmed the assumption.
+        """The assumptions that a person or approver has confirmed, in the form of `assumed`, with
+        the member `approved`, which says who confirmed the assumption.
         """
         return self.machine.doubts.approved
 
@@ -1239,7 +1254,8 @@ class Run:
         that no earlier run had read.
 
         Each note is `{"at": reference or place, "what", "mild"?: true}`. If a note is not mild, a
-        call that changes something asks for approval first.
+        call that
+        changes something asks for approval first.
         """
         return self.machine.doubts.notes
 
@@ -1257,8 +1273,8 @@ class Run:
         return values.skipped_calls(self.machine)
 
     def pending(self) -> list[ApprovalRequest]:
-        """Return the questions of the run and its rooms that are waiting for a person. To settle
-        one, pass its `approval` to `decide`.
+        """Return the questions of the run and its rooms that are waiting for a person. To settle a
+        question, pass its `approval` to `decide`.
 
         Questions that an approver is deciding on are left out.
         """
@@ -1273,8 +1289,9 @@ class Run:
     def approvals(self) -> list[JSON]:
         """Return every pending approval as JSON for assistants; see `Question.to_json`.
 
-        `plan` holds the plan of a lazy run, in the form of `WaitingPlan.to_json`. Approval ids of a
-        room have the form `CALL/approval`.
+        `plan` contains the plan of a lazy run, in the form of `WaitingPlan.to_json`. Approval ids
+        of a room
+        have the form `CALL/approval`.
         """
         entries: list[JSON] = []
         for question in self.questions():
@@ -1294,11 +1311,13 @@ class Run:
 
     @property
     def plan(self) -> WaitingPlan | None:
-        """The plan of a lazy run, while it is waiting to be accepted."""
+        """The plan of a lazy run while it is waiting to be accepted, otherwise None."""
         return waiting_plan(self.machine)
 
     def questions(self) -> list[Question]:
-        """Return the questions of the run, without its rooms, that are waiting for a person."""
+        """Return the questions of the run that are waiting for a person, without those of its
+        rooms.
+        """
         return questions(self.machine)
 
     def given(self) -> JSON:
@@ -1311,11 +1330,12 @@ class Run:
         `†output`.
 
         Raises:
-            ReferenceSyntaxError: the string is not a reference. UnknownPathError: the reference has
-                no value.
+            ReferenceSyntaxError: the string is not a reference.
+            UnknownPathError: the reference has no value.
             ArgumentError: the reference is not a string.
-            UnwrittenRunError: the latest values are not in the journal yet; `await run.wait()`
-                waits for them.
+            UnwrittenRunError: the latest values are not in the journal yet. `await run.wait()`
+                waits for
+                them.
         """
         check_text("reference", text)
         self._expect_written()
@@ -1327,7 +1347,8 @@ class Run:
         they are.
 
         Until they are written, these events have no effect, the run is `running`, and its values
-        are not shown.
+        are not
+        shown.
         """
         if not self.is_behind:
             return None
@@ -1346,14 +1367,14 @@ class Run:
             raise UnwrittenRunError(f"run {self.id}: {reason}")
 
     def calls(self) -> list[Progress]:
-        """Return every call of the run, in the order in which they were listed."""
+        """Return every call of the run, in the order of listing."""
         return self.machine.history
 
     # -- the run with its rooms --------------------------------------------------------------------
 
     @property
     def call_name(self) -> str:
-        """The last part of a room's id: the name of the call that it answers."""
+        """The last part of a room's id, which is the name of the call that the room answers."""
         return self.id.rpartition(".")[2]
 
     def open_requests(self) -> Iterator[Run]:
@@ -1393,8 +1414,8 @@ class Run:
         return total
 
     def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None:
-        """Return the usage of the open rooms that are about to end, or None if they used nothing.
-        If `key` is None, the rooms of all calls count.
+        """Return the usage of the open rooms that are about to end, or None if they have used
+        nothing. If `key` is None, the rooms of all calls count.
         """
         total = Spending()
         for room_key, room in self.rooms.items():
@@ -1403,7 +1424,7 @@ class Run:
         return total.to_json() or None
 
     def over_budget(self) -> str | None:
-        """Return why the run and its rooms must end, or None while they are within the budget."""
+        """Return why the run and its rooms must end, or None if they are within the budget."""
         settings = self.machine.settings
         spent = self.spent()
         if spent.requests > settings.requests:
@@ -1419,9 +1440,9 @@ class Run:
         return spent.over(settings)
 
     def too_dear(self, request: Request) -> str | None:
-        """Return why a Request must not be sent, or None if it can be sent.
+        """Return why a Request must not be sent, or None if it may be sent.
 
-        A Request must not be sent if even its minimum cost exceeds the run's remaining budget.
+        It must not be sent if even its minimum cost exceeds the run's remaining budget.
         """
         most = self.machine.settings.tokens
         if most is None:
@@ -1480,11 +1501,12 @@ class Run:
         """Return a function that saves the idea of a Solution that has run.
 
         The function is called in the transaction that writes the events of the next step. The
-        idea's parent is the idea of the previous step, or the idea from which the run began.
+        idea's
+        parent is the idea of the previous step, or the idea from which the run began.
 
         Args:
             request: the Request of the step.
-            stored: its Solution, in the form that satisfies the schema.
+            stored: the Solution of the step, in the form that satisfies the schema.
             outcome: how the step ended, or `open` if another Request follows.
         """
         machine = self.machine

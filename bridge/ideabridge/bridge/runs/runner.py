@@ -122,8 +122,8 @@ reports progress.
 
 
 class _Run(Protocol):
-    """The members of the run that its runner uses, such as the rooms and the budget; see `Run`. The
-    run creates its runner.
+    """What a runner uses of its run, such as the rooms and the budget; see `Run`. The run creates
+    its runner.
     """
 
     id: str
@@ -146,13 +146,12 @@ class _Run(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A machine that was folded from a journal, together with everything else that the journal
-    determines.
+    """A machine folded from a journal, and everything else that the journal determines.
 
     Attributes:
         machine: the machine.
         composer: the composer of the last Request.
-        request: the last Request, or None before the first Request.
+        request: the last Request, or None before the first one.
         failed: the error that prevented the composition of the Request, or None.
     """
 
@@ -209,7 +208,7 @@ class Runner:
         waiting: the number of tasks that are waiting for a change.
         unreported: the answer in progress, if it can report its usage so far but has not yet done
             so.
-        observers: watch the run while this process is driving it.
+        observers: watch the run while this process drives it.
         session: the session of the client that began the run in this process; see
             `client_session`.
     """
@@ -282,19 +281,19 @@ class Runner:
 
     @property
     def wanted(self) -> bool:
-        """True while the run can still receive events in this process."""
+        """Whether the run can still receive events in this process."""
         return self.lost is None and not self.machine.ended and not self._run.is_orphan
 
     def mark_lost(self, why: str) -> None:
-        """Prevent the run from continuing in this process. Use this method only if no work for the
-        run is in progress. Otherwise, use `abandon`.
+        """Prevent the run from continuing in this process. If work for the run is in progress, use
+        `abandon` instead.
         """
         self.lost = why
 
     @property
     def is_behind(self) -> bool:
-        """True while events that the machine has applied are not in the journal yet. Such events
-        have no effects until they are written.
+        """Whether events that the machine has applied are not in the journal yet. Such events have
+        no effects until they are written.
         """
         return self._batch is not None and self.lost is None
 
@@ -311,7 +310,7 @@ class Runner:
             JournalError: an event does not fit the state of the run. Neither this event nor any
                 later one was applied.
             Exception: ideabridge or a handler has a defect. This process abandons the run.
-            SecretGivenError: the events contain a secret. None of the events was applied.
+            SecretGivenError: the events contain a secret. None of them was applied.
         """
         admitted = self._screen.admit(events)
         try:
@@ -331,8 +330,8 @@ class Runner:
             raise
 
     def _take(self, events: Sequence[Event]) -> None:
-        """Let the machine apply events before they are journaled, because an event that the machine
-        refuses must not reach the journal.
+        """Let the machine apply events before they are journaled, because events that it refuses
+        must not reach the journal.
         """
         for event in events:
             self.machine.receive(event)
@@ -343,7 +342,7 @@ class Runner:
         `effects`.
 
         Returns:
-            False if the write is queued. In that case, the effects are performed after the write.
+            False if the write is queued, in which case the effects are performed after the write.
         """
         events = self._taken
         self._taken = []
@@ -428,21 +427,21 @@ class Runner:
                 observer.see(events)
 
     def poke(self) -> None:
-        """Wake all tasks that are waiting for a change of the run."""
+        """Wake all tasks that are waiting for the run to change."""
         self._notify(())
 
     def explain_own(self, error: Exception) -> JSONObject:
         """Return the error that a mind sees if a call fails in ideabridge's own code.
 
-        A defect is logged, and reported as one.
+        Defects are logged, and reported as such.
         """
         if isinstance(error, IdeabridgeError) and not isinstance(error, HandlerError):
             return self._executor.explain(error)
         return {"kind": "runtime", "message": cause(error, self._screen.mask)}
 
     async def wait_changed(self) -> None:
-        """Wait for the next event, which can come from this process or from the process that drives
-        the run.
+        """Wait for the next event, whether from this process or from the process that drives the
+        run.
         """
         changed = self._changed
         self.waiting += 1
@@ -460,14 +459,13 @@ class Runner:
             await self.wait_changed()
 
     def begin(self, *events: Event) -> None:
-        """Journal the first events of a run, and perform the effects that follow. The machine has
-        already applied the very first event.
+        """Journal the first events of a run, the very first of which the machine has already
+        applied, and perform the effects that follow.
 
-        In the agent loop, this method makes the first Request, and the remaining events answer the
-        Request.
+        In the agent loop, this makes the first Request, which the remaining events answer.
 
         Raises:
-            SecretGivenError: the events contain a secret; nothing was journaled.
+            SecretGivenError: the events contain a secret. Nothing was journaled.
         """
         first, *rest = self._screen.admit(events)
         self._taken.append(first)
@@ -487,9 +485,12 @@ class Runner:
         """Journal the events that were applied, and perform every effect that is due.
 
         All unblocked calls start together, and the events that unblocked them are journaled with
-        their start. While a write is queued, this method does nothing; `_written` calls it again
-        after the write. If a message handler fails, the events so far are journaled, and this
-        process abandons the run.
+        their
+        start. While a write is queued, this method does nothing, and `_written` calls it again
+        after the
+        write. If a message handler fails, the events so far are journaled, and this process
+        abandons the
+        run.
         """
         try:
             self._perform()
@@ -546,7 +547,7 @@ class Runner:
                 return
 
     def _without_work(self, due: list[Effect]) -> tuple[list[Effect], bool]:
-        """Return the effects that this process performs, and whether the others are left to another
+        """Return the effects that this process performs, and whether the rest is left to another
         process.
         """
         if self.machine.program is not None and self._taken:
@@ -563,19 +564,21 @@ class Runner:
 
     @property
     def drives(self) -> bool:
-        """True if this process performs the effects of the run. Otherwise, it hands the run
+        """Whether this process performs the effects of the run. Otherwise, it hands the run
         over.
         """
         return self._queue.drives(self._run.id)
 
     @property
     def is_busy(self) -> bool:
-        """True while this process does work for the run that cannot be interrupted without loss."""
+        """Whether this process is doing work for the run that cannot be interrupted without
+        loss.
+        """
         return self.is_behind or self._calls.are_running or self._answers or self.program.computes
 
     def leave_work(self) -> None:
-        """Hand the run over if a different process should continue it. This method is called
-        whenever work for the run has ended in this process.
+        """Hand the run over if a different process should continue it. Called whenever work for the
+        run has ended in this process.
         """
         if not self.drives and self.wanted and not self.is_behind:
             self.perform()
@@ -625,8 +628,8 @@ class Runner:
                 return RunEnded(effect.status, effect.reason, self._run.used_in_rooms(None))
 
     def _answer_question(self, effect: AskApproval) -> ApprovalAsked | CallDecided:
-        """Return the event that asks a person about a call, or that approves the call because a
-        standing rule covers it.
+        """Return the event that asks a person about a call, or approves the call because a standing
+        rule covers it.
         """
         call = effect.call.index
         rule = self._run.rule_covering(call)
@@ -685,10 +688,12 @@ class Runner:
     async def _read_answer(self, mind: Mind, request: Request) -> None:
         """Let a mind answer a Request, and post each call and the output as soon as it is complete.
 
+        Errors from the mind are not raised: a `MindError` ends the run, and other errors cut off
+        the
+        answer.
+
         Raises:
-            StaleDriverError, StoreError, JournalError: the run could not be journaled. Errors from
-                the mind are not raised: a `MindError` ends the run, and other errors cut off the
-                answer.
+            StaleDriverError, StoreError, JournalError: the run could not be journaled.
         """
         answer = AnswerReader()
         parts = mind.answer(request)
@@ -751,7 +756,7 @@ class Runner:
         return not events or not isinstance(events[-1], SolutionClosed | ProgramProposed)
 
     def _end_of_answer(self, piece: EndPiece) -> Event:
-        """Return the event at the end of an answer. If the answer is a program, this event starts
+        """Return the event for the end of an answer. If the answer is a program, this event starts
         the program.
         """
         broken = piece.broken
@@ -767,8 +772,8 @@ class Runner:
         return SolutionClosed(broken, extra or None)
 
     def _usage_so_far(self) -> list[Event]:
-        """Return the usage of an answer that was interrupted before it reported its usage. A second
-        call returns no usage.
+        """Return the usage of an answer that was interrupted before reporting its usage. A second
+        call returns nothing.
         """
         answer = self.unreported
         self.unreported = None
@@ -790,8 +795,9 @@ class Runner:
     def _take_steps(self, steps: Sequence[Step]) -> None:
         """Post the events for what the program has done.
 
-        If the program is now waiting for a result, pass it the next result, or let the run rest
-        until there is one.
+        If the program is now waiting for a result, pass it the next one, or let the run rest until
+        there is
+        one.
         """
         if not self.wanted:
             self.program.stop()
@@ -821,14 +827,14 @@ class Runner:
     # -- ending the run ----------------------------------------------------------------------------
 
     def end_at_limit(self, reason: str) -> None:
-        """End the run at a limit that the machine does not track, such as wall time, and keep
+        """End the run at a limit that the machine does not track, such as wall time, keeping
         everything done so far.
         """
         if self.machine.phase != "ending":
             self.end("limit", reason)
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
-        """End the run early, keep everything done so far, and cancel its calls, including remote
+        """End the run early, keeping everything done so far, and cancel its calls, including remote
         ones.
         """
         if self.machine.ended or self._ending is not None:
@@ -846,9 +852,8 @@ class Runner:
             raise
 
     def fail(self, error: Exception) -> None:
-        """Stop driving because of an error, and set `lost` to the reason; see `cause`.
-
-        An error is reported only once.
+        """Stop driving because of an error, and set `lost` to the reason; see `cause`. Each error
+        is reported only once.
         """
         if error is not self.failure:
             self.failure = error
@@ -866,7 +871,7 @@ class Runner:
     def close(self) -> None:
         """Stop performing effects, because the process is shutting down.
 
-        A queued write still journals the events that have happened, except the starts of calls.
+        Queued writes still journal the events that have happened, except the starts of calls.
         """
         self._closed = True
         self.program.stop()
@@ -900,8 +905,8 @@ class Runner:
             self.mark_lost(cause(folded.failed, self._screen.mask))
 
     def follow(self, events: Sequence[Event]) -> None:
-        """Apply events that another process has journaled, and call the watchers. Nothing is
-        journaled or performed.
+        """Apply events that another process has journaled, and call the watchers, without
+        journaling or performing anything.
 
         Raises:
             JournalError: an event does not fit.
@@ -916,8 +921,8 @@ class Runner:
     def resume(self, changed: ConfigurationChanged | None = None) -> None:
         """Continue after `fold`; see `resume_events`.
 
-        If the configuration has changed since the run was last driven, `changed` is the event to
-        journal.
+        `changed` is the event to journal if the configuration has changed since the run was last
+        driven.
         """
         if changed is not None:
             self._take(self._screen.admit([changed]))
@@ -937,8 +942,9 @@ def cause(error: Exception, mask: Callable[[str], str]) -> str:
     """Return a sentence that says why a run cannot continue in this process.
 
     The message of an `IdeabridgeError` is used unchanged. Any other error, and an event that the
-    machine refused, is a defect of ideabridge or of the user's code. In that case the message says
-    so, and the traceback is logged, as when a message handler fails. `mask` removes secrets.
+    machine refused, is a defect of ideabridge or of the user's code. In that case, the message says
+    so,
+    and the traceback is logged, as when a message handler fails. `mask` removes secrets.
     """
     if isinstance(error, StoreError) and not isinstance(error, StaleDriverError):
         return f"the run's journal could not be written: {error}"
@@ -962,7 +968,7 @@ def _log(error: Exception, mask: Callable[[str], str]) -> None:
 
 
 class RunningCalls:
-    """The calls that one run is running, each in a task of `group`, which outlives the run."""
+    """The running calls of one run, each in a task of `group`, which outlives the run."""
 
     def __init__(self, runner: Runner, executor: Executor, group: TaskGroup) -> None:
         self._runner = runner
@@ -1006,11 +1012,11 @@ class RunningCalls:
             handle.cancel()
 
     def ignore(self, key: ExecutionKey) -> None:
-        """Ignore the result of a call: the machine knows that it was cancelled."""
+        """Ignore the result of a call, because the machine knows that it was cancelled."""
         self._cancelled.add(key)
 
     def cancel(self, key: ExecutionKey) -> None:
-        """Cancel the task of a call after its cancellation was journaled."""
+        """Cancel the task of a call whose cancellation was journaled."""
         handle = self._handles.get(key)
         if handle is not None:
             handle.cancel()
@@ -1056,8 +1062,9 @@ class RunningCalls:
     async def _post(self, ended_call: _Ended) -> None:
         """Post the event that ends a call.
 
-        If several calls end in the same pass of the event loop, the task of the first call posts
-        the events of all these calls.
+        If several calls end in the same pass of the event loop, the task of the first one posts the
+        events
+        of all of them.
         """
         self._ended.append(ended_call)
         if len(self._ended) > 1:
@@ -1115,7 +1122,9 @@ class RunningCalls:
         return _Ended(finished, returned)
 
     def _context_of(self, effect: Execute) -> CallContext:
-        """Return the context of a call, which it uses to report progress and ask questions."""
+        """Return the context of a call, which the call uses to report progress and ask
+        questions.
+        """
         index = effect.call.index
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -1167,9 +1176,7 @@ class RunningCalls:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A call that has ended, and the message that it returned. The end and the message are
-    journaled together.
-    """
+    """A call that has ended, and the message that it returned, which are journaled together."""
 
     finished: CallFinished
     returned: MessageAdded | None = None
@@ -1188,7 +1195,7 @@ class _Ended:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A call that is waiting for an answer. If the call ends without an answer, `reply` stays
+    """A call that is waiting for an answer. If the call ends without one, `reply` stays
     `cancel`.
     """
 
@@ -1197,7 +1204,8 @@ class _Waiting:
 
 
 class CallAsker:
-    """The `Asker` of one call: journals the questions of its server, and waits for the answers.
+    """The `Asker` of one call: journals the questions of the call's server, and waits for the
+    answers.
 
     Args:
         waiting: the calls in the run that are waiting for an answer, keyed by execution and digest
@@ -1268,15 +1276,15 @@ class CallAsker:
 
     @property
     def _runs(self) -> bool:
-        """True while the machine considers the call to be running. It learns of a cancellation
-        before the journal does.
+        """Whether the machine considers the call to be running. It learns of a cancellation before
+        the journal does.
         """
         progress = self._progress
         item = progress.items[self._key[1] or 0]
         return self._runner.wanted and progress.status is CallStatus.RUNNING and not item.finished
 
     def _post(self, *events: Event) -> bool:
-        """Post events. Return False if the run has ended or been abandoned."""
+        """Post events. Return False if the run has ended or was abandoned."""
         if not self._runner.wanted:
             return False
 
@@ -1295,8 +1303,7 @@ _lock: Final[RunVar[anyio.Lock]] = RunVar("_lock")
 def _lock_of_loop() -> anyio.Lock:
     """Return the lock with which the tasks of an event loop post large results one at a time.
 
-    Posting 8 MB takes up to 1.5 s, so posting 200 such results at the same time would block the
-    event loop.
+    Posting 8 MB takes up to 1.5 s, so posting 200 such results at once would block the event loop.
     """
     try:
         return _lock.get()

@@ -67,15 +67,15 @@ other runs is checked before the new run begins.
 
 
 class ListedRun(TypedDict):
-    """One line of a list of runs.
+    """A line in a list of runs.
 
     Attributes:
-        run: the id.
+        run: the id of the run.
         status: see `RunStatus`.
         title: a human-readable line.
         kind: `plan`, `solve`, or `session` (calls that were made earlier, either elsewhere or one
             by one).
-        created: the time at which the run began, as ISO 8601 in UTC.
+        created: when the run began, as ISO 8601 in UTC.
         reason: why the run is interrupted.
         refused: why a program that a mind wrote was refused.
     """
@@ -107,8 +107,9 @@ class Runs:
     Attributes:
         services: what all runs of this process use.
         registry: finds the runs.
-        has_own_handlers: True if the user has defined message handlers, whose code only this
-            process has.
+        has_own_handlers: True if the user has defined message handlers, whose code exists only in
+            this
+            process.
         control: cancels and decides on runs, whichever process drives them.
     """
 
@@ -139,7 +140,7 @@ class Runs:
 
         Args:
             start: the machine and the first events.
-            caller: the owner.
+            caller: the owner of the run.
             title: a human-readable line.
             room: for a room, its id and the run whose call it answers.
 
@@ -227,8 +228,8 @@ class Runs:
                 )
 
     def _expect_memory(self, caller: str, memory: int) -> None:
-        """Raise `LimitExceededError` if a new run's context and the caller's other runs would
-        together take too much memory.
+        """Raise `LimitExceededError` if a new run's context would take too much memory together
+        with the caller's other runs.
         """
         if memory < _LARGE_CONTEXT:
             return
@@ -241,7 +242,7 @@ class Runs:
             )
 
     async def look_up(self, run_id: str, caller: str) -> Run:
-        """Return a run as `Registry.get` does, but read a large journal in a thread.
+        """Return a run like `Registry.get`, but read a large journal in a thread.
 
         A worker process would not help, because the run continues in this process.
         """
@@ -250,10 +251,11 @@ class Runs:
             return await self.services.writer.patiently(lambda: self.registry.get(run_id, caller))
 
     async def resume_when_left(self, run_id: str, caller: Viewer) -> Run:
-        """Resume a run for a person, even one that was set aside; see `Registry.resume`.
+        """Resume a run for a person, even if it was set aside; see `Registry.resume`.
 
-        If only a heartbeat can show whether the run's driver is alive, wait for a heartbeat, but no
-        longer than the lease lasts.
+        If only a heartbeat can show whether the run's driver is alive, wait for one, but no longer
+        than the
+        lease lasts.
         """
         first = self._store.runs.find(run_id, caller=caller)
         while True:
@@ -313,8 +315,8 @@ class Runs:
     # -- upkeep of open runs -----------------------------------------------------------------------
 
     async def heartbeat(self) -> None:
-        """Renew the leases, end runs whose wall time is up, and index saved ideas, until this task
-        is cancelled.
+        """Renew the leases, end runs whose wall time is up, and index saved ideas, until
+        cancelled.
         """
         beat = self._lease / 5
         while True:
@@ -346,9 +348,11 @@ class Runs:
     async def follow_configuration(self, configuration: Configuration) -> None:
         """Switch to another configuration.
 
-        Runs that this process drives follow the new rules immediately, and other runs follow them
-        before the next decision. Calls to servers that now start differently, and to Python tools
-        whose definition has changed, fail with the reason.
+        Runs that this process drives follow the new rules immediately. Other runs follow them
+        before the
+        next decision. Calls to servers that now start differently, and to Python tools whose
+        definition has
+        changed, fail with the reason.
         """
         self._in_force.follow(configuration)
         for run in self.registry.all_in_memory():
@@ -368,10 +372,11 @@ class Runs:
 
     def adopt(self, record: RunRecord) -> None:
         """Let workers of this configuration claim a queued run of another configuration, if the run
-        can continue under this configuration.
+        can continue under this one.
 
-        The run stays queued. What happens to it is decided here, by `Registry.reach`, and again
-        when a worker claims it.
+        The run stays queued. What happens to it is decided by `Registry.reach`, both now and when a
+        worker
+        claims the run.
         """
         run = self.registry.reach(record)
         if run.machine.ended:
@@ -432,9 +437,11 @@ class Runs:
     def watch(self, run: Run, event: Event) -> None:
         """Do the work outside the run that an event of the run requires.
 
-        When the run has ended, write its row in the store, with `Run.summary`, and give up its
-        lease. Record the shape of each call's result. Pass every event on to the rooms. While
-        another process is driving the run, that process writes the row.
+        When the run has ended, write its row in the store, with `Run.summary`, and release its
+        lease. Record
+        the shape of each call's result. Pass every event on to the rooms. If another process drives
+        the run,
+        that process writes the row.
         """
         if isinstance(event, ConfigurationChanged):
             run.made_under = event.fingerprint

@@ -27,7 +27,7 @@ from ideabridge.bridge.store.writer import Writer
 
 
 class InForce:
-    """The parts of the configuration that runs follow. They can change while runs are in progress;
+    """The parts of the configuration that runs follow, which can change while runs are in progress;
     see `Bridge.reconfigure`.
 
     Attributes:
@@ -48,14 +48,15 @@ class InForce:
         self.users = configuration.users
 
     def change_since(self, made_under: str, settings: Settings) -> ConfigurationChanged | None:
-        """Return the event that records a change of configuration in the journal of a run.
+        """Return the event that records a change of configuration in a run's journal.
 
         Args:
             made_under: the fingerprint of the configuration under which the run was last driven.
             settings: the settings of the run.
 
         Returns:
-            None if `made_under` is this configuration and the version of the rules is the same.
+            The event, or None if `made_under` is this configuration and the version of the rules is
+            the same.
         """
         if made_under == self.fingerprint and settings.rules == RULES:
             return None
@@ -68,9 +69,9 @@ class Services:
     """The objects that all runs of this process use.
 
     Attributes:
-        store: holds the journals.
+        store: contains the journals.
         writer: performs the writes to the store that might have to wait.
-        group: the task group in which the calls of the runs are made.
+        group: the task group in which the runs make their calls.
         notices: reports what other processes have written.
         queue: decides which runs this process drives.
         executor: makes the calls.

@@ -56,13 +56,16 @@ _SUCCEEDED = (CallStatus.DONE, CallStatus.CAUGHT, CallStatus.SKIPPED)
 
 
 class Session:
-    """The application's side of one run; see `Bridge.session`.
+    """The application's side of a run; see `Bridge.session`.
 
     Each method submits one Solution and waits for its calls. As in any run, the Solution is
-    journaled, saved as an idea, and subject to limits and approval. Steps run one after the other,
-    so put calls that should run concurrently into one group. In a session that is resumed, a
-    Solution that is already in the journal does not run again. Instead, the method returns the
-    recorded result or raises the recorded error.
+    journaled,
+    saved as an idea, and subject to limits and approval. Steps run one after another, so put calls
+    that
+    should run concurrently into one group. In a resumed session, a Solution that is already in the
+    journal does not run again. Instead, the method returns the recorded result or raises the
+    recorded
+    error.
 
     If a method is cancelled (by a timeout, for example), its calls are cancelled, and the session
     continues.
@@ -90,7 +93,7 @@ class Session:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The current state. The state does not include what an unfinished group has written."""
+        """The current state, without what an unfinished group has written."""
         return self.underlying.machine.state
 
     def value(self, reference: str) -> Any:
@@ -105,7 +108,7 @@ class Session:
             "message"}`.
 
         Raises:
-            RejectedSolutionError: the call is malformed; nothing ran.
+            RejectedSolutionError: the call is malformed. Nothing ran.
             ArgumentError: the call is not an object.
             CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: the call has
                 no value.
@@ -122,11 +125,13 @@ class Session:
         """Run calls concurrently, as far as their references allow, as an all-or-nothing group.
 
         If a call fails, the other calls are cancelled, and everything that the calls wrote is
-        discarded. Until all calls have ended, only the calls in the group see what they write.
+        discarded.
+        Until all calls have ended, only the calls in the group see what they write.
 
         Returns:
-            The values of the calls, in the same order. The value of a call that was skipped,
-            because its branch was not taken, is None.
+            The values of the calls, in the same order. A call that was skipped, because its branch
+            was not
+            taken, has the value None.
 
         Raises:
             GroupFailedError: a call failed. `effects` lists the calls that took effect
@@ -138,10 +143,9 @@ class Session:
         return [self._value_of(progress) for progress in ended]
 
     async def run_any(self, calls: Sequence[ObjectLike]) -> Any:
-        """Run alternatives concurrently, and return the value of the first alternative that
-        succeeds.
+        """Run alternatives concurrently, and return the value of the first one that succeeds.
 
-        The other alternatives are cancelled and do not write anything.
+        The others are cancelled and write nothing.
 
         Raises:
             NoAlternativeError: all alternatives failed. `errors` contains all errors.
@@ -151,9 +155,9 @@ class Session:
         return self._first(await self._group(calls, "any", NoAlternativeError))
 
     async def run_race(self, calls: Sequence[ObjectLike]) -> Any:
-        """Run alternatives concurrently, and return the value of the first alternative that ends.
+        """Run alternatives concurrently, and return the value of the first one that ends.
 
-        The other alternatives are cancelled and do not write anything.
+        The others are cancelled and write nothing.
 
         Raises:
             CallFailedError, CallDeniedError, UnknownOutcomeError: the first call that ended has no
@@ -213,16 +217,14 @@ class Session:
             ) from None
 
     def _cancel(self, turn: int) -> None:
-        """Cancel the calls of a turn. If another process drives the run, the calls are left to that
-        process.
-        """
+        """Cancel the calls of a turn. If another process drives the run, leave the calls to it."""
         run = self.underlying
         machine = run.machine
         if run.runner.lost is None and machine.phase == "solving" and machine.step == turn:
             run.drive(SolutionCancelled("nobody is waiting for it any more"))
 
     async def _end_of(self, turn: int) -> None:
-        """Wait until the calls in a turn have ended.
+        """Wait until the calls of a turn have ended.
 
         Raises:
             RunFailedError: a call is waiting for a person, and this session does not wait.
@@ -257,8 +259,9 @@ class Session:
     def _error(self, ended: list[Progress], failure: type[CallError] | None = None) -> CallError:
         """Return the error for calls without a value.
 
-        If `failure` is passed and a call failed, return an instance of `failure`. Otherwise, return
-        the error that fits the cause.
+        If `failure` is given and a call failed, the error is an instance of `failure`. Otherwise,
+        its class
+        depends on the cause.
         """
         failed = [progress for progress in ended if progress.status is CallStatus.FAILED]
         # If no call failed, all of them were cancelled.
@@ -318,7 +321,9 @@ def _effect(progress: Progress) -> dict[str, Any] | None:
 
 
 def _faults_of(rejected: Iterable[SolutionRejected], calls: list[JSON]) -> list[JSONObject] | None:
-    """Return the errors of a rejected Solution with these calls, or None without one."""
+    """Return the errors of a rejected Solution that consists of the given calls, or None if there
+    is no such Solution.
+    """
     digest = content_hash(normalise(calls))
     for event in rejected:
         if isinstance(event.solution, dict) and content_hash(event.solution.get("calls")) == digest:
@@ -342,7 +347,8 @@ async def open_session(
     """Open a session over the run that `start` returns.
 
     `waits` is as in `Session`. The run ends with the block: as `failed` if the block raises an
-    error, as `cancelled` if it is cancelled, and otherwise as `done`.
+    error, as
+    `cancelled` if it is cancelled, and otherwise as `done`.
     """
     run = await start()
     try:

@@ -45,9 +45,7 @@ from ideabridge.tools.names import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The beginning of a run, for `Runs.create`. `machine` has already applied the first of
-    `events`.
-    """
+    """The beginning of a run, for `Runs.create`. `machine` has already applied the first event."""
 
     machine: Machine
     events: tuple[Event, ...]
@@ -66,7 +64,7 @@ def start_plan(
     room chooses its mind when it opens.
 
     Raises:
-        PlanError: the plan is malformed; `errors` has every fault with its call.
+        PlanError: the plan is malformed. `errors` lists every fault with its call.
         SchemaError: the output schema is invalid.
     """
     machine = Machine(catalogue)
@@ -124,11 +122,11 @@ def start_program(
 
     Args:
         plan: the plan.
-        catalogue: the tools that it can call.
+        catalogue: the tools that the plan can call.
         settings: the settings of the run.
         names: the names that the program uses for tools; see `ProgramNames.used_by`.
-        before: messages that precede its context.
-        choice: the mind of its rooms, or None if each room chooses its mind when it opens.
+        before: messages that precede the context.
+        choice: the mind of the rooms, or None if each room chooses its mind when it opens.
 
     Raises:
         PlanError: programs are turned off, or the run is lazy.
@@ -163,8 +161,8 @@ def start_step(
         program: the text of the program.
         given: the input of the program, or null if it has no input.
         settings: the settings of the room.
-        before: messages that precede its context.
-        choice: the mind of its rooms, or None if each room chooses its mind when it opens.
+        before: messages that precede the context.
+        choice: the mind of the rooms, or None if each room chooses its mind when it opens.
 
     Raises:
         PlanError: programs are turned off.
@@ -262,7 +260,7 @@ def start_solve(
     """Create the start of the agent loop with a context. If `output_schema` is None, the output is
     text.
 
-    If an idea is solved again, `idea` is its id. This idea becomes the parent of the run's first
+    If an idea is solved again, `idea` is its id, and the idea becomes the parent of the run's first
     idea.
 
     Raises:
@@ -343,7 +341,7 @@ class _AskedLimits:
     """The limits that a caller asks for.
 
     Args:
-        limits: the limits, by name.
+        limits: the limits, keyed by name.
 
     Raises:
         PlanError: a limit is unknown. The methods also raise this error, if a value is wrong.
@@ -379,9 +377,7 @@ class _AskedLimits:
         return int(value)
 
     def count(self, name: str, configured: int) -> int:
-        """Return the lower of two limits: the limit that the caller asks for, and the configured
-        limit.
-        """
+        """Return the limit that the caller asks for or the configured one, whichever is lower."""
         value = self.whole_number(name)
         return configured if value is None else min(value, configured)
 
@@ -399,14 +395,13 @@ def settings_under(
 
     Args:
         configuration: contains the order, the approval rules and the limits.
-        limits: lower limits that a caller asks for. A limit above the configured limit has no
-            effect.
+        limits: lower limits that a caller asks for. A limit above the configured one has no effect.
         output_by_instance: whether the output is a mapping of instance to output.
         planning: `eager` or `lazy`.
         thought_process: whether minds write their reasoning before the calls, or None for the
             configured value.
-        shown: the number of bytes of results that the mind is shown, if the run or its mind sets
-            this; see `read_shown`.
+        shown: how many bytes of results the mind is shown, if the run or its mind sets this; see
+            `read_shown`.
 
     Raises:
         PlanError: the planning or a limit is unknown, or a value is not a number above 0 (for

@@ -53,10 +53,10 @@ class EndedCall:
         parameters: the parameters of the call as literal values. None of the strings in them is a
             reference.
         step: the number of the call's step. Calls of the same step were listed together.
-        value: its value.
+        value: the value of the call.
         error: `{"kind", "message"}` if the call failed, or None if it succeeded.
-        began: the time when the call began, in seconds since 1970, or None if that is not known.
-        ended: the time when the call ended, in seconds since 1970, or None if that is not known.
+        began: when the call began, in seconds since 1970, or None if this is unknown.
+        ended: when the call ended, in seconds since 1970, or None if this is unknown.
     """
 
     tool: Tool
@@ -84,14 +84,12 @@ class EndedRun:
 
     Attributes:
         context: the messages with which the run begins.
-        events: its journal.
-        times: the times, in seconds since 1970, when its events happened, or None if no time is
-            known.
+        events: the journal of the run.
+        times: when the events happened, in seconds since 1970, or None if no time is known.
         solution: all calls and the output of the run, as one Solution.
-        tools: the names of its tools.
-        unkept: the reasons why some of the calls cannot be published, keyed by place. If a call
-            succeeded but does not fit its tool, so that no run could make it, it counts as failed
-            in this run.
+        tools: the names of the run's tools.
+        unkept: why some of the calls cannot be published, keyed by place. A call that succeeded but
+            does not fit its tool, so that no run could make it, counts as failed in this run.
     """
 
     context: list[JSON]
@@ -105,10 +103,10 @@ class EndedRun:
         """Return the run itself if each of its calls can be published.
 
         Args:
-            first: the number of its first call within the original run.
+            first: the number of the run's first call within the original run.
 
         Raises:
-            PublicationError: a call cannot be published; the message says why.
+            PublicationError: a call cannot be published. The message says why.
         """
         for place, reason in self.unkept.items():
             raise _not_publishable(first + place, reason)
@@ -120,7 +118,7 @@ def _not_publishable(place: int, why: str) -> PublicationError:
 
 
 def ended_run(calls: Sequence[EndedCall], settings: Settings, task: str, why: str) -> EndedRun:
-    """Create a run from one or more ended calls, in the order in which they were listed.
+    """Create a run from one or more ended calls, in the order of listing.
 
     Args:
         calls: the calls. A parameter must not have the name of a meta-property.
@@ -192,8 +190,9 @@ class _Writing:
     def known_times(self) -> list[float] | None:
         """Return the time of each event, or None if no time is known.
 
-        An event without a time gets the time of the event before it. Events before the first known
-        time get the first known time.
+        An event without a time gets the time of the previous event. Events before the first known
+        time get
+        that time.
         """
         last = next((time for time in self._times if time is not None), None)
         if last is None:
@@ -212,7 +211,7 @@ class _Writing:
         self.take(SolutionProposed(calls, output))
 
     def end_calls(self, calls: Sequence[EndedCall]) -> None:
-        """End the proposed calls in the way they actually ended. `calls` contains all calls in the
+        """End the proposed calls the way they actually ended. `calls` contains all calls in the
         run.
         """
         while due := [effect for effect in self.machine.due() if isinstance(effect, Execute)]:
@@ -246,8 +245,8 @@ def keep_ended(
     fingerprint: str,
     origin: RunOrigin,
 ) -> None:
-    """Store a run of ended calls, with one idea whose Solution contains all of these calls. The
-    events of the run must already have been screened.
+    """Store a run of ended calls, with one idea whose Solution contains all of them. The events of
+    the run must already have been screened.
 
     Args:
         store: the store.
@@ -259,7 +258,7 @@ def keep_ended(
         origin: the origin of the run, which its summary records.
 
     Raises:
-        RunExistsError: the id is taken.
+        RunExistsError: the id is already taken.
     """
     past = PastEvents([event.to_json() for event in run.events], run.times)
     idea = Idea(run.context, {}, run.solution)
@@ -281,25 +280,25 @@ def keep_ended(
 
 
 def part_id(run_id: str, first: int, last: int) -> str:
-    """Return the id of the run that holds some calls from another run."""
+    """Return the id of the run that consists of a range of calls from another run."""
     part = f"{run_id}:{first}-{last}"
     digest = sha256(part.encode()).hexdigest()
     return f"run_{digest[:16]}"
 
 
 def part_origin(run_id: str, first: int, last: int) -> RunOrigin:
-    """Return the origin of the run that holds some calls from another run."""
+    """Return the origin of the run that consists of a range of calls from another run."""
     return read_as(RunOrigin, {"run": run_id, "calls": [first, last]})
 
 
 def unkept(record: RunRecord) -> dict[int, str]:
-    """Return the reasons why calls in a session cannot be published, keyed by call number."""
+    """Return why calls in a session cannot be published, keyed by call number."""
     return {mark.call: mark.why for mark in record.summary.origin.unkept}
 
 
 def store_part(store: Store, run_id: str, first: int, last: int, caller: str) -> str:
-    """Store some calls in a run as a separate run, and return its id. Storing the same calls again
-    returns the same run.
+    """Store a range of calls in a run as a separate run, and return its id. Storing the same calls
+    again returns the same run.
 
     Values that the calls read from the rest of the run become literals.
 
@@ -356,7 +355,7 @@ def _task_of(run: RecordedRun) -> str:
 
 
 def calls_of(run: RecordedRun, places: Iterable[int]) -> list[EndedCall]:
-    """Return some of the calls in a run, with resolved parameters.
+    """Return the calls of a run at the given places, with resolved parameters.
 
     Raises:
         PublicationError: one of them is not a single, plain call to a tool.

@@ -18,14 +18,14 @@ from ideabridge.bridge.runs.values import digest_of_solution
 
 @dataclass(slots=True)
 class TurnLog:
-    """The turns of one run, folded from the run's events.
+    """The turns of a run, folded from the run's events.
 
     Attributes:
         mind: the name of the run's mind, or None if the run is answered turn by turn.
-        why: the reason for choosing that mind.
+        why: why that mind was chosen.
         idea: the id of the idea that the run carries out.
         settled: for each turn, the hash of the Solution that settled it.
-        authors: (mind, model) of each submitted Solution, keyed by turn.
+        authors: the mind and model that wrote each submitted Solution, keyed by turn.
         rejected: the malformed answers to the current Request, oldest first.
         rejected_in: the malformed answers to each Request, keyed by turn.
         by_plan: whether the plan of an idea settled the first turn.

@@ -55,8 +55,8 @@ def digest_of_solution(proposed: SolutionProposed | ProgramProposed) -> str:
 def read_submission(
     raw: JSON, mind: str | None, model: str | None, pattern: Pattern | None = None
 ) -> tuple[SolutionProposed, list[str]]:
-    """Read a submitted solution. Return the solution, and one sentence for each part that was
-    malformed but could be read.
+    """Read a submitted solution. Return it, and one sentence for each part that was malformed but
+    could be read.
 
     Raises:
         ValueMismatchError: the value is not a solution.
@@ -71,8 +71,8 @@ def read_submission(
 
 
 def program_in(proposed: SolutionProposed) -> str | None:
-    """If a submitted solution is a program (`{"program": TEXT}`), return the text of the program.
-    Otherwise, return None.
+    """Return the text of the program if a submitted solution is a program (`{"program": TEXT}`),
+    otherwise None.
 
     Raises:
         RejectedSolutionError: the solution also has calls or an output, or the program is not a
@@ -95,7 +95,7 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
 
     Args:
         machine: the machine of the run.
-        whole: whether to return large values whole instead of shortening them.
+        whole: whether to return large values in full instead of shortening them.
         blocks: collects the content blocks from the values before these are shortened.
     """
     results: JSONObject = {}
@@ -124,8 +124,8 @@ def results_of(machine: Machine, *, whole: bool, blocks: Blocks | None = None) -
 
 
 def _small(room: int) -> int:
-    """Return the maximum size, in bytes, of a value that is shown in full in an answer with this
-    much room.
+    """Return the maximum size, in bytes, of a value that is shown in full in an answer of `room`
+    bytes.
     """
     return INLINE if room > 0 else 64
 
@@ -136,9 +136,11 @@ def _without_blocks(value: JSON, blocks: Blocks | None) -> JSON:
 
 
 def given_by(machine: Machine) -> JSON:
-    """Return the result of a run as a function. This is the run's output. If the run has no output
-    schema, it is the run's state or, if the state is empty, the run's results. The result of a
-    program is the value of its last expression.
+    """Return the result of a run as a function.
+
+    This is the run's output or, if the run has no output schema, its state or, if the state is
+    empty, its
+    results. The result of a program is the value of its last expression.
     """
     if machine.has_output or (machine.mode == "plan" and machine.solution.program is not None):
         return machine.output
