@@ -1,8 +1,8 @@
 """Announcements: notifies clients when tools, resources and prompts change.
 
-With protocol 2026-07-28, notifications go over the subscription bus to clients that listen. With
-2025-11-25 and earlier, they go to every session that has completed the handshake. The store reports
-changes that other processes make. Changes that it does not report are found by polling the store.
+With protocol 2026-07-28, notifications are sent over the subscription bus to clients that listen.
+With 2025-11-25 and earlier, they are sent to every session that has completed the handshake. The
+store reports changes by other processes. Changes that it does not report are found by polling.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class _Session:
 
 
 class _Listening:
-    """The SDK's handler of `subscriptions/listen` for one caller's clients, and the resources that
-    each client subscribes to.
+    """The SDK's handler of `subscriptions/listen` for the clients of one caller, and the resources
+    that each client subscribes to.
     """
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class Announcements:
             self.poke()
 
     def begun(self, context: Context) -> float | None:
-        """Return when the client that sent a request connected, by `time.monotonic`.
+        """Return when the client that sent a request connected, on the clock of `time.monotonic`.
 
         Return None if the client has no HTTP session.
         """
@@ -227,7 +227,7 @@ class Announcements:
     # -- announcing changes ------------------------------------------------------------------------
 
     def poke(self) -> None:
-        """Look for changes now instead of waiting for the next poll."""
+        """Check for changes now instead of at the next poll."""
         self._poked = True
         self._bridge.notices.tell("catalogue")
 
@@ -238,7 +238,7 @@ class Announcements:
 
     def follow(self) -> None:
         """Switch to the bridge's current configuration: announce that the lists of added or removed
-        servers have changed, and watch the subscribed resources of servers that were replaced.
+        servers have changed, and watch the subscribed resources of replaced servers.
         """
         exposed = self._offerings.exposed_modules
         for name in exposed ^ self._exposed_modules:
@@ -264,13 +264,13 @@ class Announcements:
             self.poke()
 
     def _arrived(self, module: str, kind: Kind) -> None:
-        """Record that a server's list arrived only after an answer had been sent without it."""
+        """Record that a server's list arrived only after a response had been sent without it."""
         event = PromptsListChanged() if kind == "prompts" else ResourcesListChanged()
         self._events[(module, event)] = None
         self.poke()
 
     async def run(self) -> None:
-        """Look for changes and announce them, until cancelled."""
+        """Check for changes and announce them, until cancelled."""
         reported = ""
         while True:
             await self._bridge.notices.wait("catalogue", POLL_SECONDS)
@@ -361,10 +361,10 @@ class Announcements:
             await self._announce_update(watched)
 
     async def _announce_change(self, uri: str, module: str) -> None:
-        """Announce a change to a server's resource to the clients that subscribe to this resource
-        or to a resource that contains it.
+        """Announce a change to a server's resource to the clients that subscribe to it or to a
+        resource that contains it.
 
-        A subscribed resource that belongs to a different server does not count.
+        Subscribed resources of other servers do not count.
         """
 
         def is_changed(named: str) -> bool:
@@ -400,14 +400,14 @@ class Announcements:
 
 
 def is_within(uri: str, whole: str) -> bool:
-    """Return whether a resource is `whole` itself or part of it."""
+    """Return whether a resource is `whole` itself or a part of it."""
     if not uri.startswith(whole):
         return False
     return uri == whole or whole.endswith("/") or uri[len(whole)] in "/?#"
 
 
 def _expect_uris(uris: list[str]) -> None:
-    """Reject subscriptions with too many or too long URIs, because each URI is stored."""
+    """Reject subscriptions with too many or too long URIs, because every URI is stored."""
     if len(uris) > _MOST_URIS:
         raise MCPError(
             types.INVALID_PARAMS,

@@ -1,4 +1,4 @@
-"""Answers: composes the results of tool calls (structured content and text) and the schemas that
+"""Answers: composes the results of tool calls (structured content and text), and the schemas that
 describe them to hosts.
 
 Some hosts show only the text of a result, so the text contains everything that a reader needs. A
@@ -62,8 +62,8 @@ omits; the structured content lists them all."""
 
 
 def answer(structured: JSONObject, text: str, blocks: Sequence[JSONObject] = ()) -> ToolAnswer:
-    """Return a result with structured content, text, and the content blocks that its values contain
-    (see `Blocks.place`).
+    """Return a result with structured content, text, and the content blocks in its values (see
+    `Blocks.place`).
     """
     content = [{"type": "text", "text": text}, *blocks]
     return {"content": content, "structuredContent": structured, "resultType": "complete"}
@@ -82,7 +82,7 @@ def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
 
 
 async def without_misfit(result: ToolAnswer, definition: JSONObject) -> ToolAnswer:
-    """Move an error's structured content into `_meta` if it does not satisfy the tool's output
+    """Move an error's structured content to `_meta` if it does not satisfy the tool's output
     schema.
 
     The protocol does not apply the output schema to errors, but clients built on the TypeScript SDK
@@ -119,11 +119,11 @@ async def value_answer(
     """Return the result of a tool that returned `value`, or an error if the value is too large.
 
     Args:
-        value: the value.
+        value: the value that the tool returned.
         wrapped: whether the output schema describes `{"result": value}` instead of the value
             itself, because the protocol requires an object.
         schema: the schema that clients check the value against. If the value with placeholders does
-            not satisfy the schema, the structured content contains the blocks themselves.
+            not satisfy it, the structured content contains the blocks themselves.
     """
     plain, blocks = _without_blocks(value)
     checked = plain
@@ -152,7 +152,7 @@ def text_answer(value: JSON) -> ToolAnswer:
 
 
 def _without_blocks(value: JSON) -> tuple[JSON, list[JSONObject]]:
-    """Return the value with placeholders in place of its content blocks, and the blocks."""
+    """Return the value with its content blocks replaced by placeholders, and the blocks."""
     blocks = Blocks()
     plain = blocks.take(value)
     if plain is value:
@@ -171,8 +171,8 @@ async def _satisfies(value: JSON, schema: JSONObject) -> bool:
 
 
 def bounded_answer(result: ToolAnswer) -> ToolAnswer:
-    """Return `result` unchanged, or an error if its content or its structured content is larger
-    than `MAX_DIRECT` bytes.
+    """Return `result` unchanged, or an error if its content or structured content is larger than
+    `MAX_DIRECT` bytes.
     """
     content = dict(result)
     parts = {"structured content": content.pop("structuredContent", None), "content": content}
@@ -188,13 +188,13 @@ def bounded_answer(result: ToolAnswer) -> ToolAnswer:
 
 
 def size_of(part: JSON | ToolAnswer) -> int:
-    """Return the size of a result, or of a part of a result, in bytes of JSON."""
+    """Return the size of a result, or of part of one, in bytes of JSON."""
     return len(encode(cast("JSON", part)))
 
 
 def fitting(value: JSON, reference: str, left: int) -> JSON:
-    """Return `value` if its JSON fits in `left` bytes. Otherwise, return an object with the value's
-    reference, type and size, and a preview.
+    """Return `value` if its JSON fits in `left` bytes, and an object with its reference, type, size
+    and a preview otherwise.
     """
     size = len(encode(value))
     if size <= left:
@@ -217,7 +217,7 @@ def fitting(value: JSON, reference: str, left: int) -> JSON:
 
 
 def fitting_list(values: list[JSON], most: int) -> list[JSON]:
-    """Return the longest prefix of `values` whose JSON fits in `most` bytes, but at least one
+    """Return the longest prefix of `values` whose JSON fits in `most` bytes. It has at least one
     value.
     """
     size = 0
@@ -282,7 +282,7 @@ def _with_reason(text: str, reason: str | None) -> str:
 
 
 def _call_lines(result: dict[str, Any]) -> list[str]:
-    """Return lines about failed calls, skipped calls, and the assumptions that calls made."""
+    """Return lines about failed calls, skipped calls, and the assumptions of calls."""
     lines: list[str] = []
     errors = result["errors"]
     if errors:
@@ -325,7 +325,7 @@ def _waiting_lines(result: dict[str, Any]) -> list[str]:
 
 
 def _bounded_lines(lines: list[str], most: int) -> list[str]:
-    """Return the first lines that fit in `most` characters, but at least one."""
+    """Return as many of the first lines as fit in `most` characters, but at least one."""
     size = 0
     for number, line in enumerate(lines):
         size += len(line)
@@ -335,7 +335,7 @@ def _bounded_lines(lines: list[str], most: int) -> list[str]:
 
 
 def solution_error_line(error: JSON) -> str:
-    """Return a line about one error of a run: the message, and the place and tool of the call."""
+    """Return a line about an error of a run: the message, and the place and tool of the call."""
     if not isinstance(error, dict):
         return _short(error)
 
@@ -499,8 +499,8 @@ _NOTES: Final = (
 
 
 def showable(schema: JSONObject) -> JSONObject:
-    """Return an object schema for a list of tools. If the schema is too large, return one that
-    allows any object.
+    """Return an object schema for a list of tools or, if it is too large, a schema that allows any
+    object.
     """
     if len(encode(schema)) <= _SHOWN_BYTES:
         return schema
@@ -508,8 +508,8 @@ def showable(schema: JSONObject) -> JSONObject:
 
 
 def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
-    """Return the output schema as the protocol requires it, and whether values are wrapped as
-    `{"result": value}`.
+    """Return the output schema in the form that the protocol requires, and whether values are
+    wrapped as `{"result": value}`.
     """
     if schema is None:
         return None, False
@@ -528,8 +528,8 @@ def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
 
 
 def object_input(schema: JSONObject | None) -> JSONObject:
-    """Return an input schema for hosts: an object without `$ref` and without combining keywords at
-    its top level.
+    """Return an input schema for hosts: an object without `$ref`, and without combining keywords at
+    the top level.
 
     Properties of alternatives are merged; the description says which of them belong together.
     """
@@ -562,17 +562,16 @@ def object_input(schema: JSONObject | None) -> JSONObject:
 
 
 def _plain(schema: JSONObject) -> JSONObject:
-    """Return an equivalent schema without `$ref` and without anything that hosts refuse.
+    """Return an equivalent schema without `$ref` and without anything that hosts reject.
 
     - `true` or `false` as the schema of a property or item: a single one makes hosts built on the
-      TypeScript SDK refuse the whole list of tools.
-    - An array without `items`: OpenAI, Gemini and VS Code refuse it.
-    - A list of types that contains `array`: hosts split it, and lose or misplace `items`.
-    - Names of schemas, and `$schema`: a host's validator refuses the whole list if it knows an
-      `$id` already or does not know the draft. The names are not needed, because no reference
-      remains.
-    - Patterns that JavaScript does not accept, and values that `enum` lists twice: they too make
-      validators refuse the whole list.
+      TypeScript SDK reject the whole list of tools.
+    - An array without `items`: OpenAI, Gemini and VS Code reject it.
+    - A list of types that contains `array`: hosts split the list, and lose or misplace `items`.
+    - Names of schemas, and `$schema`: a host's validator rejects the whole list if it already knows
+      an `$id` or does not know the draft. The names are not needed, because no reference remains.
+    - Patterns that JavaScript does not accept, and duplicate values in `enum`: these also make
+      validators reject the whole list.
     - An object without properties: pydantic-ai describes it to OpenAI's models as always empty. The
       top-level schema of a tool's parameters is not changed, because a tool without parameters
       looks like that.
@@ -682,14 +681,14 @@ def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
 
 
 def _add_properties(properties: dict[str, list[JSON]], more: dict[str, list[JSON]]) -> None:
-    """Add to each property those schemas that the property does not have yet."""
+    """Add to each property those schemas that it does not have yet."""
     for name, parts in more.items():
         present = properties.setdefault(name, [])
         present += [part for part in parts if part not in present]
 
 
 def _alternatives(required: list[str], required_lists: list[list[str]]) -> list[str]:
-    """Describe which names only some branches require. Names that all branches require are added to
+    """Describe which names only some branches require. Names required by all branches are added to
     `required`.
     """
     always = [name for name in required_lists[0] if all(name in names for names in required_lists)]

@@ -5,9 +5,9 @@ assumptions, as lines of at most `TEXT_BYTES` in total. `_meta` contains them in
 the notes, which appear nowhere else. An answer without assumptions and notes is not changed.
 
 In the structured content, the lines are in the member `assumed`, which the output schema declares
-as optional. If this member cannot be added, the output is wrapped as `{"result": output}`. The
-member cannot be added if the output is not an object, already has a member with this name, or has a
-schema that might not allow another member.
+as optional. This member cannot be added if the output is not an object, already has a member with
+this name, or has a schema that might not allow another member. In that case, the output is wrapped
+as `{"result": output}`.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _EXTENSIBLE: Final = frozenset(
 
 
 def may_assume(publication: Publication) -> bool:
-    """Return whether a publication's answers can rest on assumptions.
+    """Return whether the answers of a publication can rest on assumptions.
 
-    They can if the plan has followed values or watches what it reads, or if the program has
-    recorded defaults. They can also if an idea can be called, whose assumptions are inherited.
+    They can if the plan has followed values or watches what it reads, if the program has recorded
+    defaults, or if an idea can be called, whose assumptions are inherited.
     """
     plan = publication.plan_parts
     modules = [call.module for call in written_calls(plan.calls)]
@@ -115,14 +115,13 @@ def with_report(
 ) -> ToolAnswer:
     """Add the assumptions of a run to its result, including those that someone approved.
 
-    The assumptions are added to the text, to `_meta` and to the structured content, but not to the
-    structured content of an error, which has a form of its own. The notes are added only to
-    `_meta`.
+    The assumptions are added to the text, to `_meta` and to the structured content, except for the
+    structured content of an error, which has its own form. The notes are added only to `_meta`.
 
     Args:
         result: the result.
         assumed: the assumptions that might make the answer wrong.
-        approved: those that might make it wrong but that a person has approved.
+        approved: those that might make the answer wrong, but that a person has approved.
         noted: the uncertainties that hardly ever make the answer wrong.
         declared: whether the output schema declares the member. If not, the structured content is
             not changed.

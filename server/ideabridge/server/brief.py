@@ -1,5 +1,5 @@
-"""Brief: shortens answers about runs for models. It leaves out what a model already knows, and
-replaces long values with previews.
+"""Brief: shortens answers about runs for models. It omits what a model already knows, and replaces
+long values with previews.
 
 Each token of an answer uses up the model's context. The journal contains everything, and
 `check_run` with paths returns values in full.
@@ -42,7 +42,7 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
 
     Args:
         run: the run.
-        result: the answer about the run, which is changed in place.
+        result: the answer about the run, which is modified in place.
         is_next_turn: whether the reader has already received the answer about the previous turn.
     """
     usage = result.get("usage", {})
@@ -67,8 +67,8 @@ def shorten_answer(run: Run, result: dict[str, Any], *, is_next_turn: bool = Fal
 
 
 def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
-    """In the answer of a plan without an output, keep only the values that no call reads. Add a
-    note that names the other values.
+    """In the answer of a plan without an output, keep only the values that no call reads, and add a
+    note that names the others.
     """
     values = {key: result[key] for key in ("state", "results") if result.get(key)}
     if not values or len(encode(values)) <= _FULL_BYTES:
@@ -107,7 +107,7 @@ def _keep_last_values(run: Run, result: dict[str, Any]) -> None:
 
 
 def _places(paths: Sequence[Path]) -> str:
-    """Return text that lists the first paths and says how many more there are."""
+    """Return text that lists the first few paths and says how many more there are."""
     places = ["†" + ".".join(map(str, path)) for path in paths]
     return joined(places, _MOST_NAMED)
 
@@ -119,8 +119,8 @@ def _reads(progress: Progress) -> Iterator[Path]:
 
 
 def _remove(values: JSONObject, path: Path) -> bool:
-    """Remove the value at a path, and each object around the value that becomes empty. Return
-    whether there was a value.
+    """Remove the value at a path, and any objects around it that become empty. Return whether there
+    was a value.
     """
     *above, last = path
     parent = object_or_empty(part_at(values, [*map(str, above)]))
@@ -137,7 +137,7 @@ def _remove(values: JSONObject, path: Path) -> bool:
 
 
 def preview_approvals(run: Run, approvals: list[JSONObject]) -> list[JSON]:
-    """Return approvals with previews of long parameters. Forms and terminals show a person the
+    """Return approvals with previews of long parameters. Forms and terminals show people the
     parameters in full.
 
     Args:
@@ -197,12 +197,12 @@ _HOW: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The information that the reader of an answer already has.
+    """What the reader of an answer already knows.
 
     Attributes:
         answered: the run (or room) whose turn was answered; "" if a run was started.
         before: the Request of the answered turn, or None if a run was started.
-        sent: the messages that were in the call that started a run.
+        sent: the messages in the call that started a run.
     """
 
     answered: str = ""
@@ -216,15 +216,15 @@ NOTHING: Final = Known()
 def brief_requests(
     run: Run, entries: list[JSONObject], tools: list[Tool], search: ToolSearch, reader: Known
 ) -> list[JSONObject]:
-    """Shorten the Requests in an answer. The signatures of the tools replace the whole schema,
-    which grows with each tool.
+    """Shorten the Requests in an answer. The signatures of the tools replace the full schema, which
+    grows with each tool.
 
     Args:
         run: the run.
         entries: the Requests of the run, in the form that `Run.answer` uses.
         tools: all tools that the bridge has.
         search: an index of those tools.
-        reader: the information that the reader of the answer already has. It is not repeated.
+        reader: what the reader of the answer already knows, which is not repeated.
     """
     asking = {
         open_run.runner.request.id: open_run
@@ -271,7 +271,7 @@ def _changed(
     search: ToolSearch,
 ) -> JSONObject | None:
     """Return a Request without the parts that the host already knows from the previous turn. Return
-    None if its schema differs from the previous schema by more than added tools.
+    None if its schema differs from the previous one by more than added tools.
     """
     messages = entry["context"]
     schema = entry["schema"]
@@ -323,7 +323,7 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
     """Return a message without the lines that it already had in the previous turn, or None if
     nothing has changed.
 
-    The text about a state has one line per member, and the text about calls has one line per call.
+    Text about a state has one line per member, and text about calls has one line per call.
     """
     if message in before or not isinstance(message, dict):
         return None if message in before else message
@@ -362,8 +362,8 @@ def _difference(message: JSON, before: Sequence[JSONObject]) -> JSON:
 
 
 def _is_same_kind(title: str, earlier: str) -> bool:
-    """Return whether a message and a message from the previous turn are both about the same state,
-    or both about calls.
+    """Return whether a message and one from the previous turn are both about the same state, or
+    both about calls.
     """
     if title.startswith(CALLS):
         return earlier.startswith(CALLS)
@@ -371,8 +371,8 @@ def _is_same_kind(title: str, earlier: str) -> bool:
 
 
 def _entries(lines: Sequence[str]) -> list[str]:
-    """Split text into entries: each line is joined with the lines below it that are indented by
-    two spaces.
+    """Split text into entries, each consisting of a line and the lines below it that are indented
+    by two spaces.
     """
     entries: list[str] = []
     for line in lines:
@@ -384,7 +384,7 @@ def _entries(lines: Sequence[str]) -> list[str]:
 
 
 def _key(line: str) -> str | None:
-    """Return the name of the state member that a line shows."""
+    """Return the name of the state member that a line shows, or None if it shows none."""
     if not line.startswith(' "'):
         return None
 
@@ -415,8 +415,8 @@ def _brief(
 
 
 def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool]) -> list[str]:
-    """Return a line for each tool of a run. If there are too many tools, include only those that
-    best fit the run's task.
+    """Return a line for each tool of a run. If there are too many tools, only those that best fit
+    the run's task are included.
     """
     listed = tools
     if len(tools) > _MOST_TOOLS:

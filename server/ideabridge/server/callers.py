@@ -2,7 +2,7 @@
 
 A caller is a name: `local` on this machine, `user:NAME` for a named user, `token_HASH` for the
 token in IDEABRIDGE_TOKEN. A caller in a profile is `CALLER profile:NAME`. A run belongs to the
-caller that started it; other callers do not see it.
+caller that started it; other callers cannot see it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def caller_in(scope: Scope) -> str:
 
 
 def session_id(context: Context) -> str:
-    """Return the id of an HTTP session of the handshake era. The id is "" on stdio and for requests
+    """Return the id of an HTTP session of the handshake era, or "" on stdio and for requests
     without a session.
     """
     request = context.request
@@ -72,7 +72,7 @@ def session_id(context: Context) -> str:
 
 
 def client_session_of(context: Context) -> ClientSession | None:
-    """Return the session of a request over HTTP. On stdio, return None, because there is only one
+    """Return the session of a request over HTTP, or None on stdio, where there is only one
     client.
     """
     if isinstance(context.request, Request):
@@ -98,7 +98,7 @@ def client_key(context: Context) -> Hashable:
     """Return a key that identifies a client: its session or, over HTTP without a session, its
     connection.
 
-    The user and the address are not enough, because all assistants on one machine share them.
+    The user and the address are not enough, because all assistants on a machine share them.
     """
     http = context.request
     if not isinstance(http, Request):
@@ -107,16 +107,22 @@ def client_key(context: Context) -> Hashable:
 
 
 class MissingScopeError(IdeabridgeError):
-    """A token is valid, but lacks a scope that the configuration requires (`auth.scopes`)."""
+    """Raised when a token is valid, but lacks a scope that the configuration requires
+    (`auth.scopes`).
+    """
 
 
 def token_caller(token: str) -> str:
-    """Return the caller that a token identifies. The caller's name does not reveal the token."""
+    """Return the caller that a token identifies. The name of the caller does not reveal the
+    token.
+    """
     return f"token_{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
 class ProfileRefusedError(IdeabridgeError):
-    """A request uses a profile other than the one that its token or the server is restricted to."""
+    """Raised when a request uses a profile other than the one that its token or the server is
+    restricted to.
+    """
 
 
 class Credentials:
@@ -124,13 +130,14 @@ class Credentials:
     IDEABRIDGE_TOKEN.
 
     Args:
-        store: the store that contains the users. Every request reads it, so that a revoked token
-            becomes invalid immediately in every process.
-        token: the token in IDEABRIDGE_TOKEN or the token of the user's service, or None.
+        store: the store that contains the users. It is read for every request, so that a revoked
+            token becomes invalid immediately in every process.
+        token: the token in IDEABRIDGE_TOKEN or the token of the user's service, or None if there is
+            none.
         caller: the caller that this token identifies, or None for the token's own caller
             (`token_caller`).
-        provider: the identity provider, or None.
-        profile: the profile to which all requests are restricted, or None.
+        provider: the identity provider, or None if there is none.
+        profile: the profile that all requests are restricted to, or None for no restriction.
     """
 
     def __init__(
@@ -150,15 +157,15 @@ class Credentials:
 
     @property
     def are_required(self) -> bool:
-        """True if requests need a token: IDEABRIDGE_TOKEN is set, there is an identity provider, or
-        a named user has ever existed.
+        """True if requests need a token because IDEABRIDGE_TOKEN is set, there is an identity
+        provider, or a named user has ever existed.
         """
         return self._token is not None or self.name_users
 
     @property
     def name_users(self) -> bool:
-        """True if requests can come from several people: there is an identity provider, or a named
-        user has ever existed.
+        """True if requests can come from several people because there is an identity provider or a
+        named user has ever existed.
         """
         return self._provider is not None or self._users.exist()
 
@@ -214,7 +221,7 @@ class Credentials:
         )
 
     async def still_name(self, token: bytes, caller: str) -> bool:
-        """Return whether a token is still valid and still belongs to a caller.
+        """Return whether a token is still valid and still belongs to the given caller.
 
         The scopes of the token are not checked. Raises the same errors as `verify`, except for
         missing scopes and other profiles.
@@ -228,10 +235,10 @@ class Credentials:
             return False
 
     def restricted(self, caller: str, profile: str | None = None) -> str:
-        """Return a caller that is restricted to a profile, and to the profile of the server if it
-        has one.
+        """Return a caller restricted to the given profile, and to the server's profile if it has
+        one.
 
-        If `profile` is None, only the profile of the server is applied.
+        If `profile` is None, only the server's profile is applied.
 
         Raises:
             ProfileRefusedError: the caller or the server is restricted to a different profile.

@@ -1,5 +1,5 @@
-"""The catalogue of this server's tools, by name and in pages: own tools, exposed tools, published
-ideas.
+"""The catalogue of this server's tools, by name and in pages: own tools, exposed tools, and
+published ideas.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def exposed_names(
     earlier: Mapping[ToolKey, str] | None = None,
 ) -> list[str]:
     """Return a name for each tool, in the order of the tools. A name has at most `MAX_EXPOSED`
-    characters, which are `a-z`, `0-9` and `_`.
+    characters out of `a-z`, `0-9` and `_`.
 
-    A tool that had a name earlier keeps that name. Any other tool gets the first of these names
-    that is free: its own name; its own name prefixed with its server's name; its own name followed
-    by a hash of both. If tools of two servers would get the same name, both get the next form, so
-    that no name depends on which server connected first. In-process tools come before the tools of
+    A tool that already had a name keeps it. Any other tool gets the first of these names that is
+    free: its own name; its own name prefixed with its server's name; its own name followed by a
+    hash of both. If tools of two servers would get the same name, both get the next form, so that
+    no name depends on which server connected first. In-process tools come before the tools of
     servers. `is_taken` returns whether a tool cannot get a name because the name already belongs to
     something else.
     """
@@ -120,8 +120,8 @@ def _free_names(
     used_names: Collection[str],
     is_taken: Callable[[str, Tool], bool],
 ) -> dict[int, str]:
-    """Return the names of one form that are free, keyed by the place of the tool. A name that
-    several of these tools would get is not free.
+    """Return the free names of one form, keyed by the place of the tool. A name that several of
+    these tools would get is not free.
     """
     candidates: dict[int, str] = {}
     for place, tool in tools.items():
@@ -166,14 +166,14 @@ def _with_hash(tool: Tool) -> str:
 
 
 def _cut(tool: Tool, tail: int) -> str:
-    """Shorten a tool's name, so that it leaves room for an underscore and `tail` characters."""
+    """Shorten a tool's name to leave room for an underscore and `tail` characters."""
     longest = MAX_EXPOSED - tail - 1
     return safe_name(tool.name)[:longest].rstrip("_")
 
 
 def _numbered(tool: Tool, used_names: set[str], is_taken: Callable[[str, Tool], bool]) -> str:
     """Append a number to a tool's name. This is needed if two tools of one server have the same
-    name, or if the name with the hash is taken, too.
+    name, or if the name with the hash is also taken.
     """
     number = 2
     while True:
@@ -187,7 +187,7 @@ def _numbered(tool: Tool, used_names: set[str], is_taken: Callable[[str, Tool], 
 
 
 class CursorSyntaxError(IdeabridgeError):
-    """The cursor does not come from a page of this list."""
+    """Raised when a cursor does not come from a page of this list."""
 
 
 class ToolCatalogue:
@@ -232,7 +232,7 @@ class ToolCatalogue:
         self.refresh()
 
     def module_of(self, name: str) -> str | None:
-        """Return the server of the exposed tool with this name, or None if the tool does not belong
+        """Return the server of the exposed tool named `name`, or None if the tool does not belong
         to a server.
         """
         exposed = self._exposed.get(name)
@@ -245,7 +245,7 @@ class ToolCatalogue:
         return name in self._exposed
 
     def exposed_definitions(self) -> list[dict[str, Any]]:
-        """Return the exposed tools in wire form, with the schemas as their servers send them."""
+        """Return the exposed tools in wire form, with the schemas as sent by their servers."""
         return [tool.as_sent for tool in self._visible]
 
     def listed_hints(self) -> dict[str, Any]:
@@ -305,7 +305,7 @@ class ToolCatalogue:
     def _earlier_names(self, tools: list[Tool]) -> dict[ToolKey, str]:
         """Return the name under which a host has seen each tool, keyed by `Tool.origin`.
 
-        A tool that the configuration renames gets its new name, and clients can go on using its
+        A tool that the configuration renames gets its new name, and clients can continue to use its
         earlier name.
         """
         names: dict[ToolKey, list[str]] = {}
@@ -376,9 +376,7 @@ class ToolCatalogue:
             names = self._new_names
 
     def _stored_names(self, names: dict[str, ToolKey]) -> dict[str, ToolKey]:
-        """Store names. Return all stored names, each with the tool to which it belongs
-        afterwards.
-        """
+        """Store names. Return all stored names, each with the tool that it now belongs to."""
         rows: dict[str, tuple[str, str]] = {}
         for name, (module, tool) in names.items():
             rows[name] = (module or "", tool)
@@ -411,7 +409,7 @@ class ToolCatalogue:
         """Return whether a name is unavailable because it belongs, or used to belong, to something
         other than `tool`.
 
-        A host might still use an earlier name with its earlier meaning.
+        A host might still use the name with its earlier meaning.
         """
         origin = self._kept_names.get(name)
         if origin is not None:
@@ -432,7 +430,7 @@ class ToolCatalogue:
             await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
 
     def stop_waiting(self) -> None:
-        """Stop waiting for servers, so that lists are answered immediately from now on.
+        """Stop waiting for servers, so that lists are returned immediately from now on.
 
         A client that has called a tool works with the tools that are known; SDKs list the tools
         after a call in order to check its result.
@@ -442,8 +440,8 @@ class ToolCatalogue:
     async def find(self, name: str, caller: str) -> ServedTool:
         """Return an exposed tool, or a published idea given as NAME or NAME@VERSION.
 
-        Wait for servers that might have the tool. Own tools are not found here: `Server` looks them
-        up itself.
+        This method waits for servers that might have the tool. Own tools are not found here,
+        because `Server` looks them up itself.
 
         Raises:
             UnknownToolError: the caller has no such tool. The message names similar ones.
@@ -472,8 +470,8 @@ class ToolCatalogue:
         raise UnknownToolError(f"unknown tool {name[:100]!r}.{similar}{advice}")
 
     def _expect_in_profile(self, name: str, caller: str) -> None:
-        """Raise `UnknownToolError` if a published idea with this name exists, but the caller's
-        profile does not contain it.
+        """Raise `UnknownToolError` if a published idea named `name` exists but is not in the
+        caller's profile.
         """
         try:
             self.bridge.store.publications.named(name, caller=caller)
@@ -485,16 +483,15 @@ class ToolCatalogue:
     def _may_come(self, name: str) -> bool:
         """Return whether a server that is not connected yet might have the tool.
 
-        If a connected server lists the tool but the tool cannot be called, no other server is
-        expected to have it, unless some server used to have a tool with that name.
+        If a connected server lists the tool but it cannot be called, no other server is expected to
+        have it, unless some server used to have a tool with that name.
         """
         return name in self._kept_names or self.bridge.offer.missing.why_refused(name) is None
 
     async def _await_tool(self, name: str, caller: str) -> None:
         """Wait for the server that had the tool before.
 
-        If no server had it, wait until some server lists the tool or the tools of all servers are
-        known.
+        If no server had it, wait until a server lists it or the tools of all servers are known.
         """
         modules = self.bridge.modules
         owner, _ = self._kept_names.get(name, (None, ""))
@@ -548,7 +545,9 @@ class ToolCatalogue:
         return f" search_tools finds the tools of all servers; run_plan calls them.{missing}"
 
     def _names(self, caller: str) -> list[str]:
-        """Return the names that a caller can use: own tools, exposed tools and some ideas."""
+        """Return the names that a caller can use: those of own tools, exposed tools and some
+        ideas.
+        """
         names = list(OWN_NAMES)
         offer = self.bridge.offer.to(caller)
         for name, entry in self._exposed.items():
@@ -603,12 +602,12 @@ class ToolCatalogue:
         """Return one page of definitions, and the cursor of the next page (None on the last page).
 
         Args:
-            cursor: the place where the page begins, or None for the first page.
+            cursor: where the page begins, or None for the first page.
             caller: the caller whose ideas are listed.
-            as_sent: whether exposed tools have their schemas as the servers send them.
+            as_sent: whether to include the schemas of exposed tools as sent by their servers.
 
         Raises:
-            CursorSyntaxError, CursorError: the cursor did not come from this list.
+            CursorSyntaxError, CursorError: the cursor does not come from this list.
         """
         self.refresh()
         self._keep_names(self._new_names)
@@ -634,9 +633,9 @@ class ToolCatalogue:
         """Yield the definitions after a cursor, each with its own cursor.
 
         Own tools come first, then published ideas, then exposed tools, because several clients read
-        only the first page. A cursor is `own:N` among the own tools and `exposed:N` among the
-        exposed ones. Among the published ideas it is `ideas:NAME`, which continues after that name,
-        or `used:N` if there are too many ideas to list all of them.
+        only the first page. A cursor is `own:N` among own tools and `exposed:N` among exposed
+        tools. Among published ideas, it is `ideas:NAME`, which continues after that name, or
+        `used:N` if there are too many ideas to list them all.
         """
         kind, _, place = cursor.partition(":")
         number = 0
@@ -710,9 +709,9 @@ class ToolCatalogue:
         return publication.name not in listed_names
 
     def _most_used(self, caller: str) -> list[Publication]:
-        """Return the newest ideas that are listed and the most used of the others, sorted by name.
+        """Return the newest ideas to list and the most used of the others, sorted by name.
 
-        Nobody can have used a new idea yet, so some of the places are reserved for new ones.
+        Some places are reserved for new ideas, because nobody can have used them yet.
         """
         publications = self.bridge.store.publications
         newest = publications.newest(self._most // _PART_FOR_NEW, caller=caller)
@@ -733,9 +732,9 @@ class ToolCatalogue:
         return sorted(listed[: self._most], key=lambda publication: publication.name)
 
     def _is_listed(self, publication: Publication, caller: str) -> bool:
-        """Return whether a caller's list of tools contains a published idea.
+        """Return whether a published idea is in a caller's list of tools.
 
-        An idea that this server cannot call is not listed; `search_tools` finds it and says why.
+        Ideas that this server cannot call are not listed; `search_tools` finds them and says why.
         """
         if not self._is_served(publication):
             return False

@@ -1,5 +1,5 @@
-"""Direct calls: records a line for each call to an exposed tool, and sessions of calls together
-with their results.
+"""Direct calls: records a line for each call to an exposed tool, and sessions of calls with their
+results.
 
 Lines and sessions are written to the store together, a fraction of a second after a call ends and
 when the server shuts down. If the process crashes, the calls that ended in the last fraction of a
@@ -84,14 +84,14 @@ call still gets its result. A later call asks again.
 
 @dataclass(slots=True)
 class Entry:
-    """A direct call in progress. `outcome` is the outcome of the call unless it returns a result.
+    """A direct call in progress. `outcome` applies unless the call returns a result.
 
     Attributes:
         tool: the called tool, or the name of a published idea.
         arguments: the arguments with secrets removed.
         is_secret: whether the arguments contained a secret.
         value: the value that the call returned, once `has_value` is true.
-        error: the reason why the call failed.
+        error: why the call failed.
         run: the run that the call became.
         ends: functions to call when the call has ended.
     """
@@ -128,10 +128,10 @@ class _Session:
     store yet.
 
     Attributes:
-        defined: the place of the first call to each tool. Only that call is stored with the tool's
-            definition.
-        runs: the runs that its calls became.
-        size: the size of all its calls, in bytes.
+        defined: the place of the first call to each tool. Only that call is stored with the
+            definition of the tool.
+        runs: the runs that calls in the session became.
+        size: the total size of the calls, in bytes.
         waiting: the calls that have not been written to the store yet.
     """
 
@@ -146,7 +146,7 @@ class WaitingCalls:
     """The direct calls that became runs and whose results have not been returned yet.
 
     Each call is stored as the setting `direct.RUN`, which holds the digest of the call, so that a
-    repeated call finds its run in another process, too.
+    repeated call finds its run even in another process.
 
     Two calls are identical if their caller, client, HTTP session, tool and arguments are the same.
     A stdio session does not count: it ends when the host restarts, and the same call must not run a
@@ -169,8 +169,8 @@ class WaitingCalls:
         return hashlib.sha256(encode(call)).hexdigest()
 
     async def run_of(self, digest: str, caller: str, start: Callable[[], Awaitable[Run]]) -> Run:
-        """Return the run that this call became, if the result of the run has not been returned yet.
-        Otherwise, start a run with `start`.
+        """Return the run that this call became if its result has not been returned yet. Otherwise,
+        start a run with `start`.
         """
         lock = self._locks.setdefault(digest, anyio.Lock())
         async with lock:
@@ -184,8 +184,8 @@ class WaitingCalls:
             return run
 
     async def find(self, digest: str, caller: str, *, refused: bool = False) -> Run | None:
-        """Return the run that this call became if the run's result has not been returned yet.
-        Otherwise, return None.
+        """Return the run that this call became if its result has not been returned yet, and None
+        otherwise.
 
         Args:
             digest: see `digest`.
@@ -200,7 +200,7 @@ class WaitingCalls:
         return None
 
     async def _waiting(self, run_id: str, caller: str, *, refused: bool) -> Run | None:
-        """Return a run if it is still waiting or its result can still be fetched, or None
+        """Return a run if it is still waiting or its result can still be fetched, and None
         otherwise.
         """
         record = self._bridge.store.runs.get(run_id)
@@ -233,8 +233,8 @@ class DirectCalls:
     Attributes:
         waiting: the calls that became runs and whose results have not been returned yet.
         observers: functions that receive each call that has ended.
-        watchers: functions that receive each call when it begins, in the call's task. Each returns
-            a function that is called in the same task when the call has ended.
+        watchers: functions that receive each call when it begins, in the task of the call. Each
+            returns a function that is called in the same task when the call has ended.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -353,9 +353,7 @@ class DirectCalls:
             self._has_waiting.set()
 
     def client(self, request: ToolRequest) -> str:
-        """Return the name and version of a request's client in the form in which they are
-        recorded.
-        """
+        """Return the name and version of a request's client in the form for records."""
         return client_text(request.context, self._bridge.secrets.mask)
 
     def session(self, request: ToolRequest) -> str:
@@ -413,7 +411,9 @@ class DirectCalls:
             self._end([*self._touched], "too many calls are waiting to be written")
 
     def _body(self, entry: Entry, session: _Session, now: float, size: int) -> JSONObject:
-        """Return a call as it is stored. `size` is the approximate size of its result, in bytes."""
+        """Return a call in the form for the store. `size` is the approximate size of its result, in
+        bytes.
+        """
         tool = entry.tool
         body: JSONObject = {"name": entry.name, "began": entry.at, "ended": now}
         if isinstance(tool, str):
@@ -517,8 +517,8 @@ class DirectCalls:
             failed(error)
 
     def _written(self, ended: list[str]) -> None:
-        """Record that the calls are in the store, except for calls in the sessions `ended`, which
-        ended before the calls were written.
+        """Record that the calls are in the store, except those in the sessions `ended`, which ended
+        before the calls were written.
         """
         self._writing -= 1
         if ended:
@@ -564,7 +564,7 @@ class DirectCalls:
         """Write the calls that have ended, and wait until they are in the store.
 
         Raises:
-            StoreError: the store cannot be written.
+            StoreError: the store cannot be written to.
         """
         self.flush()
         if self._writing:
@@ -572,7 +572,7 @@ class DirectCalls:
 
     async def shown(self, caller: str) -> list[SessionInfo]:
         """Return a caller's latest sessions, with the calls written so far. If the store is busy,
-        the last calls might be missing.
+        the last few calls might be missing.
         """
         with suppress(StoreError):
             await self.written()
@@ -588,8 +588,8 @@ def _hashed(text: str) -> str:
 
 
 def _bytes_of(result: ToolAnswer) -> int:
-    """Return the approximate size of a result's content, in bytes. ASCII texts are counted without
-    encoding them.
+    """Return the approximate size of a result's content, in bytes. ASCII text is counted without
+    encoding it.
     """
     size = 0
     for block in cast("list[dict[str, Any]]", result.get("content") or []):

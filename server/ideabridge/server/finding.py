@@ -1,4 +1,4 @@
-"""Finding: searches for tools and ideas by words, and offers ideas as guidance for new runs."""
+"""Finding: searches tools and ideas by words, and offers ideas as guidance for new runs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class UnknownFilterError(IdeabridgeError):
 
 
 class Finding:
-    """Searches the tools and ideas of one bridge, with an index of the tools."""
+    """Searches the tools and ideas of one bridge, using an index of the tools."""
 
     def __init__(self, bridge: Bridge, record: DirectCalls, search: ToolSearch) -> None:
         self._bridge = bridge
@@ -63,13 +63,13 @@ class Finding:
     async def search_tools(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
         """Find tools by words, best match first.
 
-        Each tool comes with its signature and a one-line description; a tool that is named exactly
-        is described in full.
+        Each tool comes with its signature and a one-line description; a tool whose exact name is
+        given is described in full.
 
         Until `LIST_SECONDS` after the start, the search waits for servers that are still connecting
         and whose tools are unknown, unless a known tool fits every word. If `module` names a
-        server, the search waits up to `LIST_SECONDS` for that server at any time. The answer names
-        the servers whose tools are missing.
+        server, the search always waits up to `LIST_SECONDS` for that server. The answer names the
+        servers whose tools are missing.
 
         Raises:
             UnknownFilterError: `module` is not a configured server.
@@ -128,8 +128,8 @@ class Finding:
         *,
         weak: bool,
     ) -> tuple[list[Tool], int]:
-        """Return the tools that fit the questions best, at most `most` per question, and the number
-        of tools that fit. This number is the largest for any one question, but at least the number
+        """Return the tools that best fit the questions, up to `most` per question, and the number
+        of tools that fit. This is the largest number for any one question, but at least the number
         of returned tools. For `weak`, see `ToolSearch.find`.
         """
         tools: dict[ToolKey, Tool] = {}
@@ -150,8 +150,8 @@ class Finding:
         module: str | None,
         offer: Offer,
     ) -> ToolAnswer:
-        """Return the answer to a search: the tools, how many fit, and the servers whose tools are
-        missing.
+        """Return the answer to a search: the tools, the number of matches, and the servers whose
+        tools are missing.
         """
         result: JSONObject = {"tools": list[JSON](tools), "found": count}
         away = self._away(module, offer)
@@ -197,8 +197,8 @@ class Finding:
         return answer(result, "\n".join(lines))
 
     def _expect_server(self, module: str | None, offer: Offer) -> None:
-        """Raise `UnknownFilterError` if the search names a server that is not configured, or that
-        the profile does not have.
+        """Raise `UnknownFilterError` if the search names a server that is not configured or not in
+        the profile.
         """
         modules = self._bridge.modules
         if module is None or (module in modules and offer.has_server(module)):
@@ -221,7 +221,7 @@ class Finding:
     def _ideas_for(
         self, questions: Sequence[str], most: int, caller: str
     ) -> dict[str, Publication]:
-        """Return at most `most` published ideas for each question that they fit, keyed by name.
+        """Return up to `most` published ideas for each question that they fit, keyed by name.
 
         A published idea counts as a tool even if the host does not list it.
         """
@@ -255,7 +255,7 @@ class Finding:
     def _describe(
         self, hit: Tool | Publication, searched_names: set[str], caller: str, search: ToolSearch
     ) -> tuple[JSONObject, str]:
-        """Describe a tool or a published idea as JSON and as text.
+        """Describe a tool or a published idea, as JSON and as text.
 
         The description is complete if one of the questions is exactly its name. Otherwise, it has
         the signature and the first line of the description.
@@ -306,8 +306,8 @@ class Finding:
         return entry, text
 
     def _refused(self, names: set[str], module: str | None, offer: Offer) -> list[JSONObject]:
-        """Return the tools with these names that servers list but that cannot be called, each with
-        the reason.
+        """Return the tools with these names that servers list but that cannot be called, with the
+        reasons.
         """
         refused: list[JSONObject] = []
         if offer.profile is not None:
@@ -329,8 +329,8 @@ class Finding:
         return refused[:_QUESTIONS]
 
     def _idle(self, modules: Collection[str]) -> list[JSONObject]:
-        """Return the servers in `modules` that have not started yet, each with the date of its list
-        of tools.
+        """Return the servers in `modules` that have not started yet, each with the date of its tool
+        list.
         """
         return [
             {"module": status.name, "listed_at": status.listed_at[:_TO_SECONDS]}
@@ -339,8 +339,8 @@ class Finding:
         ]
 
     def _away(self, module: str | None, offer: Offer) -> list[JSONObject]:
-        """Return the servers that have failed or whose tools are unknown, each with the reason. If
-        the search names a server, return at most this server.
+        """Return the servers that have failed or whose tools are unknown, with the reasons. If the
+        search names a server, only that server is considered.
         """
         listed_modules = {tool.module for tool in offer.known}
         away: list[JSONObject] = []
@@ -361,9 +361,8 @@ class Finding:
         return away
 
     async def search_ideas(self, arguments: dict[str, Any], request: ToolRequest) -> ToolAnswer:
-        """Find the caller's ideas, and ideas that were published to the caller. Return the ideas
-        that fit the words, with the best match first. If there are no words, return the newest
-        ideas.
+        """Find ideas of the caller, and ideas published to the caller. Return the ideas that fit
+        the words, best match first or, if there are no words, the newest ideas.
 
         Raises:
             FilterError: `since` or `until` is not a time.
@@ -443,7 +442,7 @@ class Finding:
     def _calls(self, stored: StoredIdea, caller: str) -> list[JSON]:
         """Return the calls of the run's earlier steps, followed by the idea's own calls.
 
-        Each step is read as `Ideas.get` shows it to the caller.
+        Each step is read as `Ideas.get` would return it to the caller.
         """
         ideas = self._bridge.store.ideas
         meta = stored.meta
@@ -464,7 +463,7 @@ class Finding:
 
 
 def _explanations(tools: Sequence[JSONObject]) -> list[str]:
-    """Return lines that explain names, marks and types that only some answers contain."""
+    """Return lines that explain names, marks and types that occur only in some answers."""
     lines: list[str] = []
     if any("module" not in tool for tool in tools):
         lines.append("tools.NAME: a tool without _module")
@@ -487,9 +486,7 @@ def _explanations(tools: Sequence[JSONObject]) -> list[str]:
 
 
 def _idea_tool(publication: Publication) -> Tool:
-    """Return a published idea as a tool for plans. The tool has the name under which hosts list the
-    idea.
-    """
+    """Return a published idea as a tool for plans, under the name by which hosts list the idea."""
     parameters: JSONObject = publication.input_schema or {"type": "object", "properties": {}}
     module = f"{IDEA}{publication.name}"
     return Tool(

@@ -1,4 +1,6 @@
-"""The command `ideabridge`. It answers `--version` before it imports anything that loads slowly."""
+"""The `ideabridge` command. It responds to `--version` before importing anything that loads
+slowly.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code (`docs/cli.md`).
 
     Args:
-        arguments: the words after `ideabridge`, or None to use the arguments that this process was
-            started with.
+        arguments: the words after `ideabridge`, or None to use the arguments of this process.
     """
     words = sys.argv[1:] if arguments is None else arguments
     if arguments is None:
@@ -66,10 +67,9 @@ def _run(words: list[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """Open the standard streams that the parent process closed.
+    """Open the standard streams that the parent process has closed.
 
-    Make the output streams escape characters that their encoding lacks, instead of raising an
-    error.
+    Output streams escape characters that their encoding lacks, instead of raising an error.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:

@@ -2,8 +2,8 @@
 (`expose: modules`).
 
 Entries are passed on as the servers send them. URIs are not changed: if two servers list the same
-URI, the resource is read from the server that comes first in the configuration. A prompt keeps its
-name unless another server or an idea has a prompt of the same name. In that case, its name is
+URI, the resource is read from the one that comes first in the configuration. A prompt keeps its
+name unless another server or an idea has a prompt with the same name. In that case, its name is
 MODULE_NAME. Ideas come first in each list.
 """
 
@@ -78,14 +78,14 @@ _Place = tuple[str, "Kind", str | None]
 
 
 class _Reading:
-    """One reading of a list. The reading continues even if nobody is waiting for it any more.
+    """The reading of a list, which continues even if nobody is waiting for it any more.
 
     Attributes:
         place: the key of the list.
-        connected: set when the server is no longer connecting. `connected_at` is the time at which
-            it was set.
+        connected: set when the server is no longer connecting. `connected_at` is the time when it
+            was set.
         done: set when the reading has ended, with or without a list.
-        is_late: whether an answer was already sent without the list.
+        is_late: whether a response was already sent without the list.
         is_stale: whether the server has changed the list since this reading asked for it.
     """
 
@@ -103,8 +103,8 @@ class Offerings:
     exposed servers.
 
     Attributes:
-        arrived: a function that is called with a server's name and a kind when that list arrives
-            too late for an answer.
+        arrived: called with the name of a server and a kind when that list arrives too late for a
+            response.
     """
 
     def __init__(
@@ -237,13 +237,13 @@ class Offerings:
         return self._bridge.store.publications.find(name, None, caller) is not None
 
     def _names_for(self, caller: str) -> list[str]:
-        """Return the exposed servers that the caller's profile contains."""
+        """Return the exposed servers in the caller's profile."""
         offer = self._bridge.offer.to(caller)
         return [name for name in self._names if offer.has_server(name)]
 
     def _place(self, module: str, kind: Kind, caller: str) -> _Place:
-        """Return the key of a list. If each user signs in to the server, each user has a list of
-        their own.
+        """Return the key of a list. If each user signs in to the server, each user has a separate
+        list.
         """
         own = self._bridge.modules[module].configuration.has_sign_ins
         return module, kind, user_of(caller) if own else None
@@ -275,7 +275,7 @@ class Offerings:
 
     async def _wait_for(self, reading: _Reading) -> None:
         """Wait for a server's list. Soon after the start, first wait until the server is up, and
-        then for `LATE_SECONDS`. If the list comes too late, use the previous list, if there is one.
+        then for `LATE_SECONDS`. If the list comes too late, the previous list, if any, is used.
         """
         with anyio.move_on_at(self._patience):
             await reading.connected.wait()
@@ -333,7 +333,7 @@ class Offerings:
     async def set_log_level(
         self, context: Context, params: types.SetLevelRequestParams
     ) -> types.EmptyResult:
-        """Record which log messages of servers a client of the handshake era wants."""
+        """Record which of the servers' log messages a client of the handshake era wants."""
         lowest = self._relaying.set_level(session_id(context), params.level)
         # The client waits no longer than this, which is enough for even a slow server to receive
         # the request.
@@ -351,8 +351,8 @@ class Offerings:
     # -- changes -----------------------------------------------------------------------------------
 
     async def watch(self, uri: str, caller: str) -> Module | None:
-        """Subscribe to changes to a resource. Return the resource's server, or None if no server
-        has it.
+        """Subscribe to changes to a resource. Return the server of the resource, or None if no
+        server has it.
 
         Raises:
             MCPError: the server refuses the subscription, cannot be reached, or has a separate
@@ -385,7 +385,7 @@ class Offerings:
         return module
 
     def forget(self, module: str) -> None:
-        """Discard a server's lists after the server has changed them."""
+        """Discard the lists of a server that has changed them."""
         for place in [place for place in self._last if place[0] == module]:
             del self._last[place]
         for reading in self._readings.values():
@@ -400,7 +400,7 @@ class Offerings:
     async def read(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> Wire | types.ReadResourceResult:
-        """Read an idea as its exported document, or a resource of a server.
+        """Read an idea as an exported document, or a resource of a server.
 
         Raises:
             MCPError: no resource has this URI, or its server refuses it.
@@ -420,15 +420,15 @@ class Offerings:
         return await self._passed_on(context, module.name, types.ReadResourceRequest(params=params))
 
     async def module_of(self, uri: str, caller: str) -> Module | None:
-        """Return the server from which a resource is read, or None if no server is likely to have
-        it.
+        """Return the server to read a resource from, or None if no server is likely to have it.
 
-        Of the following servers, the first one that exists is chosen:
+        The first of the following servers that exists is chosen:
 
-        1. the first server in the configuration that lists the resource or has a template for it,
+        1. the first server in the configuration that lists the resource or has a template for it;
         2. the server that mentioned the resource in a result for this caller, unless a different
-        server is the only one with resources of this scheme, 3. the only server with resources of
-        this scheme, 4. the only server with any resources.
+        server is the only one with resources of this scheme;
+        3. the only server with resources of this scheme;
+        4. the only server with any resources.
 
         So no server can take over a resource of a server that precedes it in the configuration.
         """
@@ -472,8 +472,8 @@ class Offerings:
         return modules[same.pop()] if len(same) == 1 else self._only_one(names)
 
     def _claims(self, name: str, uri: str, caller: str) -> bool | None:
-        """Return whether a server lists a resource or has a template for it, or None if its lists
-        have not been read.
+        """Return whether a server lists a resource or has a template for it, or None if the
+        server's lists have not been read.
         """
         resources = self._last.get(self._place(name, "resources", caller))
         templates = self._last.get(self._place(name, "templates", caller))
@@ -489,7 +489,7 @@ class Offerings:
     def _only_one(self, names: list[str]) -> Module | None:
         """Return the only one of these servers that has resources.
 
-        Return None if several servers have resources, or might have, because one of them is not
+        Return None if several of them have resources, or might have because one of them is not
         connected.
         """
         modules = [self._bridge.modules[name] for name in names]
@@ -522,11 +522,11 @@ class Offerings:
     async def complete(
         self, context: Context, params: types.CompleteRequestParams
     ) -> Wire | types.CompleteResult:
-        """Complete the names and versions of ideas. For a server's prompt or template, ask the
-        server.
+        """Complete the names and versions of ideas. Completions for a server's prompt or template
+        come from the server.
 
         Raises:
-            MCPError: the server refuses.
+            MCPError: the server refuses to complete the argument.
         """
         reference = params.ref
         if not self._names:
@@ -588,8 +588,8 @@ class Offerings:
 
 
 def matches_template(template: str, uri: str) -> bool:
-    """Return whether a URI can come from a template (RFC 6570): the literal parts of the template
-    occur in it in the same order.
+    """Return whether a URI can come from a template (RFC 6570), because the literal parts of the
+    template occur in it in the same order.
     """
     first, *others = _PART.split(template)
     if not others:

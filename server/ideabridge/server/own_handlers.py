@@ -1,4 +1,4 @@
-"""Own handlers: answer the calls to the server's own tools, which `own_tools` defines.
+"""Own handlers: answer calls to the server's own tools, which are defined in `own_tools`.
 
 `OwnHandlers.call` checks the arguments of a call and passes them to the handler of its tool. Each
 handler reads the arguments that the client sent, calls the bridge, and turns the bridge's answer
@@ -94,7 +94,7 @@ class OwnHandlers:
         """Answer a call to an own tool.
 
         Raises:
-            IdeabridgeError: the call fails; the message states the reason.
+            IdeabridgeError: the call fails; the message says why.
         """
         return await self._handlers[name](await read_tool_arguments(name, arguments), request)
 
@@ -135,8 +135,8 @@ class OwnHandlers:
     async def _start_servers(self, plan: Plan, request: ToolRequest) -> None:
         """If the client wants progress, start the servers of a plan and report their progress.
 
-        The servers start before the run begins. If this function waited for servers after that, it
-        would miss the progress that the run itself reports.
+        The servers start before the run begins. Waiting for servers later would miss the progress
+        that the run itself reports.
         """
         statuses = self._bridge.modules.statuses()
         if request.progress is None or all(status.state == "up" for status in statuses):
@@ -268,8 +268,8 @@ class OwnHandlers:
         return self._values(run, paths)
 
     async def _session_shown(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer | None:
-        """Return the calls of an active direct-call session, or None if the run is not such a
-        session.
+        """Return the calls of an active direct-call session, or None if `arguments` does not refer
+        to one.
         """
         with suppress(StoreError):
             await self._record.written()
@@ -379,7 +379,7 @@ class OwnHandlers:
         return await self._bridge.run(arguments["run"], caller=request.caller)
 
     async def _decide_approval(self, arguments: Arguments, request: ToolRequest) -> ToolAnswer:
-        """Decide approvals in order. If one decision is refused, the earlier ones still apply."""
+        """Decide approvals in order. If one decision is refused, the previous ones still apply."""
         run = await self._run(arguments, request)
         person = self._running.deciding.by_person(run, request)
         if person is not None:

@@ -1,23 +1,23 @@
 """Own tools: the definitions of the server's own tools, as hosts receive them, and the check of
-their arguments. `own_handlers` answers their calls.
+their arguments. `own_handlers` answers calls to them.
 
 A host sends these definitions to its model with every request, so they are few and short.
 
-Hosts rewrite schemas for their models. These forms survive in all hosts that were tested
+Hosts rewrite schemas for their models. The following forms survive in all hosts that were tested
 (docs/hosts.md):
 
 - Every schema has a `type` or an `anyOf`. Codex and opencode's OpenAI provider replace a schema
   that has neither with `{}`, which loses its description.
 - A value of any type is an `anyOf` with one entry per type, and its array has `items`. Codex turns
   a list of types into an array of strings. opencode turns it into an array without `items`, and the
-  Gemini API refuses a request with such an array.
+  Gemini API rejects a request with such an array.
 - An `enum` has a `type`, which the Gemini API requires.
 - An object with any properties has `additionalProperties`. Otherwise, Codex shows its model an
   object that has no properties, and pydantic-ai does not let OpenAI's models send any.
 - No schema contains `$ref`, or combining keywords at its top level.
 
-Annotations omit `idempotentHint` and `openWorldHint` if these have the values that clients assume
-by default.
+Annotations omit `idempotentHint` and `openWorldHint` if they have the values that clients assume by
+default.
 """
 
 from __future__ import annotations
@@ -349,12 +349,12 @@ _BOUNDS: Final = ("minimum", "maximum", "minLength", "minItems", "maxItems")
 
 
 def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
-    """Return the definitions that are listed.
+    """Return the definitions to list.
 
     Args:
         programs: whether `run_plan` offers programs.
-        every: whether to list all tools with all parameters. Otherwise, only the tools and
-            parameters that most tasks need are listed.
+        every: whether to list all tools with all parameters. If not, only the tools and parameters
+            that most tasks need are listed.
     """
     tools = OWN_TOOLS if programs else tuple(map(_without_programs, OWN_TOOLS))
     if every:
@@ -363,7 +363,7 @@ def own_tools(*, programs: bool, every: bool) -> tuple[dict[str, Any], ...]:
 
 
 def _without(tool: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """Return a tool without some of its parameters, and without bounds.
+    """Return a tool without the given parameters, and without bounds.
 
     The schema must still accept the omitted parameters, because some hosts check calls against it.
     The bounds still apply; an error states them.
@@ -434,12 +434,12 @@ _VALIDATORS: Final = {
 async def read_tool_arguments(name: str, arguments: JSONObject) -> dict[str, Any]:
     """Return the checked arguments of a call to an own tool.
 
-    Models often write objects and arrays as JSON strings, which are parsed here, and write null
-    instead of omitting an argument.
+    Models often write objects and arrays as JSON strings, which are parsed here, and null instead
+    of omitting an argument.
 
     Raises:
-        ValueMismatchError: the arguments do not satisfy the tool's parameters. The error contains
-            path, found and expected for every problem.
+        ValueMismatchError: the arguments do not satisfy the tool's parameters. For each problem,
+            the error gives the path, what was found and what was expected.
     """
     result: dict[str, Any] = {}
     for key, value in arguments.items():

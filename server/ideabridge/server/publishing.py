@@ -1,7 +1,7 @@
 """Publishing: answers calls to `publish_idea`.
 
-A run is published at once, as version 1. If its copied values leave something open, a mind is asked
-for a program that settles it:
+A run is published immediately, as version 1. If its copied values are ambiguous, a mind is asked
+for a program that resolves them:
 
 - With `program_mind: "model"` in the configuration, the configured model writes the program within
   this call.
@@ -98,8 +98,8 @@ has fetched yet.
 
 
 def _written(idea: JSON) -> str | JSONObject:
-    """Return the idea that a call publishes: its name, or its document, which models sometimes
-    write as a JSON string.
+    """Return the idea that a call publishes: either its name, or its document, which models
+    sometimes write as a JSON string.
 
     Raises:
         PublicationError: the argument is neither.
@@ -115,7 +115,7 @@ def _written(idea: JSON) -> str | JSONObject:
 
 @dataclass(slots=True)
 class _Judging:
-    """The judging of one program. All calls that submit the same program share it."""
+    """The judging of a program, shared by all calls that submit the same program."""
 
     ended: anyio.Event = field(default_factory=anyio.Event)
     publication: Publication | None = None
@@ -126,8 +126,8 @@ class Publishing:
     """Answers calls to `publish_idea`.
 
     Args:
-        running: runs on behalf of requests.
-        listed: the list of tools that clients see.
+        running: carries out runs on behalf of requests.
+        listed: the tools that clients see.
         record: the direct calls of clients.
     """
 
@@ -144,7 +144,7 @@ class Publishing:
         """Publish a run, an idea, or a document in the call itself, and judge a submitted program.
 
         Raises:
-            IdeabridgeError: nothing was published; the message states the reason.
+            IdeabridgeError: nothing was published; the message says why.
         """
         name = arguments["name"]
         self.check_free(name, request.caller)
@@ -185,7 +185,7 @@ class Publishing:
     async def _read_request(
         self, idea: str, arguments: Arguments, request: ToolRequest
     ) -> PublishRequest:
-        """Read what a call asks to publish, except for its decisions about a plan.
+        """Read what a call wants to publish, except for its decisions about a plan.
 
         Args:
             idea: the name of the run or idea.
@@ -218,7 +218,7 @@ class Publishing:
         )
 
     def check_free(self, name: str, caller: str) -> None:
-        """Raise an error if the name is not available for a publication."""
+        """Raise an error if the name cannot be used for a publication."""
         self._bridge.publisher.check_free(name, caller=caller)
         if self._listed.is_exposed(name):
             raise PlanError(
@@ -228,9 +228,7 @@ class Publishing:
     async def save(
         self, document: JSONObject, to: str | None, caller: str
     ) -> tuple[JSONObject, str]:
-        """Publish an idea that does not come from a run. Return the answer about it as JSON and as
-        text.
-        """
+        """Publish an idea that does not come from a run. Return the answer as JSON and as text."""
         saved = await self._bridge.save_idea(document, to=to, caller=caller)
         publication = saved.publication
         if publication is None:
@@ -255,7 +253,7 @@ class Publishing:
     async def _save_written(
         self, idea: JSONObject, arguments: Arguments, request: ToolRequest
     ) -> ToolAnswer:
-        """Publish an idea that the assistant wrote, and that does not come from a run."""
+        """Publish an idea written by the assistant, which does not come from a run."""
         extra = [key for key in _OF_RUNS if arguments.get(key) is not None]
         if extra:
             raise PublicationError(
@@ -281,13 +279,13 @@ class Publishing:
         request: ToolRequest,
         program_seconds: float | None = None,
     ) -> ToolAnswer:
-        """Publish a run, and report the questions that a program would settle.
+        """Publish a run, and report the ambiguities that a program would resolve.
 
         Args:
             publish_request: what to publish.
             request: the call.
-            program_seconds: the time to wait for a program that the client's model or the
-                configured model writes; None if no program is wanted.
+            program_seconds: how long to wait for a program from the client's model or the
+                configured model, or None if no program is wanted.
         """
         by = await self._decider(publish_request, request)
         publication = await self._bridge.saver.publish_run(
@@ -315,7 +313,7 @@ class Publishing:
     def _version_answer(
         self, publication: Publication, program_request: ProgramRequest | None = None
     ) -> ToolAnswer:
-        """Return the answer about a new version, with the Request for a program if one is
+        """Return the answer about a new version, including the Request for a program if one is
         wanted.
         """
         result, text = self._published(publication)
@@ -377,7 +375,9 @@ class Publishing:
         return result, f"{text} {publication.description}"
 
     def _note_changes(self, publication: Publication, result: JSONObject) -> str:
-        """Add breaking changes of a new version to the result, and return them as lines of text."""
+        """Add the breaking changes of a new version to the result, and return them as lines of
+        text.
+        """
         text = ""
         broken = self._bridge.store.change_of(publication).breaking
         if broken:
@@ -399,7 +399,9 @@ class Publishing:
         request: ToolRequest,
         seconds: float,
     ) -> ToolAnswer:
-        """Judge a program that the host's model wrote, and publish it if the recordings accept it."""
+        """Judge a program written by the host's model, and publish it if the recordings accept
+        it.
+        """
         if publish_request.choices.take:
             raise PublicationError(
                 "choices: a program has no copied values to decide on, so leave out take"
@@ -450,7 +452,7 @@ class Publishing:
         judge: Callable[[], Awaitable[Publication]],
         seconds: float,
     ) -> Publication | None:
-        """Wait at most `seconds` for the publication of a program. Return None if the program is
+        """Wait up to `seconds` for the publication of a program. Return None if the program is
         still being judged.
 
         The same program for the same task is judged only once, no matter how many calls submit it
@@ -522,8 +524,8 @@ class Publishing:
     # -- sampling ----------------------------------------------------------------------------------
 
     async def _was_sampled(self, publication: Publication, request: ToolRequest) -> bool:
-        """Return whether this client's model can be asked, and whether it is the mind that answered
-        the published run.
+        """Return whether this client's model can be asked and is the mind that answered the
+        published run.
         """
         lifted = publication.report_parts.run
         if not request.samples or lifted is None:
@@ -546,7 +548,7 @@ class Publishing:
             publish_request: what to publish.
             run: the run in which the model writes the next program.
             request: the call, which can be repeated for each program.
-            seconds: the time to wait for each program.
+            seconds: how long to wait for each program.
             version: the version without a program, if this request has already published one.
 
         Raises:
@@ -585,13 +587,13 @@ class Publishing:
         return self._noted(self._version_answer(self._version(publish_request, version)), note)
 
     def _version(self, publish_request: PublishRequest, version: Publication | None) -> Publication:
-        """Return the version without a program. Another request might have published it."""
+        """Return the version without a program, which another request might have published."""
         return version or self._bridge.store.publications.named(
             publish_request.name, caller=publish_request.caller
         )
 
     def _noted(self, published: ToolAnswer, note: str) -> ToolAnswer:
-        """Return an answer about a version, with a note on its program."""
+        """Return an answer about a version, with a note about its program."""
         first, *others = published["content"]
         content = [{**first, "text": f"{first['text']}\n{note}"}, *others]
         return {
@@ -605,8 +607,8 @@ class Publishing:
     async def _called_run(self, ref: str, calls: list[int] | None, request: ToolRequest) -> str:
         """Return the id of the run to publish.
 
-        A direct-call session, or some calls of a session or run, becomes a run first. Any other
-        `ref` is returned unchanged.
+        A direct-call session, or some of the calls of a session or run, first becomes a run. Any
+        other `ref` is returned unchanged.
         """
         await self._record.written()
         sessions = self._bridge.direct_sessions
@@ -617,7 +619,7 @@ class Publishing:
         return await sessions.part(ref, calls, request.caller)
 
     async def _decider(self, publish_request: PublishRequest, request: ToolRequest) -> Decider:
-        """Return who decides on an assistant's choices: the person, if the client shows forms.
+        """Return who decides about an assistant's choices: the person, if the client shows forms.
 
         Raises:
             PublicationError: nobody has accepted the choices. The message says how a person can.

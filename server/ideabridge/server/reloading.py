@@ -1,4 +1,4 @@
-"""Reloading: lets a running server follow its configuration files and tool files.
+"""Reloading: makes a running server follow its configuration files and tool files.
 
 New content takes effect if it is valid and trusted. Otherwise the previous content stays in force,
 and the problem is reported wherever a person or a model looks: in the answers from search_tools,
@@ -61,11 +61,12 @@ class Reloading:
 
     Args:
         bridge: the open bridge of the server.
-        read: reads the configuration again, in the same way as at the start. This function blocks.
+        read: reloads the configuration in the same way as at the start. This function blocks.
         followed: called after the bridge has switched to another configuration.
         report: writes a line for the server's operator.
-        after: the `Reloading` of a server whose connected servers this server uses, or None. That
-            server reads the files first, so that both agree on which connected servers they share.
+        after: the `Reloading` of a server whose connected servers this server uses, or None if
+            there is none. That server reads the files first, so that both agree on which connected
+            servers they share.
     """
 
     def __init__(
@@ -108,18 +109,18 @@ class Reloading:
         await SourceWatch(self.files, self.look, self._is_due).run()
 
     def _is_due(self) -> bool:
-        """Return whether to read the files although none has changed.
+        """Return whether to read the files even though none has changed.
 
-        This is the case when the watch begins, and when tool files that waited for another import
-        can be loaded.
+        This is the case when watching begins, and when tool files that were waiting for another
+        import can be loaded.
         """
         if not self._has_looked:
             return True
         return bool(self._waiting) and not is_loading()
 
     def files(self) -> Collection[Path]:
-        """Return the paths of the files that determine the configuration in force. Not all of these
-        files need to exist.
+        """Return the paths of the files that determine the configuration in force. Some of them
+        might not exist.
         """
         configuration = self._bridge.configuration
         files = {user_file(), trust_path(), configuration.project.absolute() / FILE_NAME}
@@ -139,8 +140,8 @@ class Reloading:
         return files
 
     async def _follow_sign_outs(self) -> None:
-        """Reconnect to each server that somebody has signed out of, in this process or another.
-        Otherwise, the connection would go on using the tokens that it holds in memory.
+        """Reconnect to each server that a person has signed out of, in this process or another.
+        Otherwise, the connection would continue to use the tokens that it holds in memory.
         """
         before = self._sign_ins
         self._sign_ins = await anyio.to_thread.run_sync(sign_in_files, abandon_on_cancel=True)
@@ -167,7 +168,7 @@ class Reloading:
             return self._secret_states
 
     async def look(self) -> None:
-        """Read the files again, and apply the changes that can be applied."""
+        """Read the files again, and apply any changes that can be applied."""
         try:
             if self._after is not None:
                 await self._after.look()
@@ -204,7 +205,7 @@ class Reloading:
     async def _keep(
         self, before: Configuration, sentences: tuple[str, ...], lines: Iterable[str]
     ) -> None:
-        """Keep the configuration that is in force, and report the reason."""
+        """Keep the configuration that is in force, and report why."""
         lines = list(lines)
         if before.withheld != sentences:
             await self._bridge.reconfigure(before.model_copy(update={"withheld": sentences}))
@@ -214,7 +215,7 @@ class Reloading:
         self._tell(lines)
 
     async def _log(self, status: ChangeStatus, lines: Iterable[str]) -> None:
-        """Store the lines about a change. The page and `doctor` show them."""
+        """Store the lines about a change, to be shown by the page and `doctor`."""
         configuration = self._bridge.configuration
         masked = tuple(self._bridge.secrets.mask(line) for line in lines)
         project = next((layer.file for layer in configuration.layers if layer.is_project), None)
@@ -233,7 +234,7 @@ class Reloading:
             self._report(self._bridge.secrets.mask(f"the change is not stored: {error}"))
 
     def _tell(self, lines: Iterable[str]) -> None:
-        """Report lines, unless they are the same as in the previous report."""
+        """Report lines, unless they are the same as those last reported."""
         messages = tuple(lines)
         if messages == self._reported:
             return
@@ -294,8 +295,8 @@ class Reloading:
         """Return the files that the tools in a tool file depend on: the file and the modules that
         it imports from its folder.
 
-        If the tool file could not be loaded, include every Python file in the folder, because the
-        tools might depend on any of them.
+        If the tool file could not be loaded, every Python file in the folder is included, because
+        the tools might depend on any of them.
         """
         folder = Path(file).resolve().parent
         files = {Path(file), *helpers_of(folder)}
@@ -324,8 +325,8 @@ class Reloading:
         return loaded
 
     def _changed_folders(self, read: Configuration) -> list[list[str]]:
-        """Return the tool files in each folder in which a tool file, or a module that a tool file
-        imports, has changed.
+        """Return, for each folder in which a tool file or a module that a tool file imports has
+        changed, the tool files in the folder.
         """
         folders: dict[Path, list[str]] = {}
         changed: set[Path] = set()
@@ -340,7 +341,7 @@ class Reloading:
 
     def _note(self, file: str, result: Toolbox | ToolFileError, before: _ToolStates) -> None:
         """Record whether a tool file could be loaded, and which files the result depends on. A file
-        that has to wait still counts as changed.
+        that must wait still counts as changed.
         """
         if isinstance(result, Toolbox):
             self._faults.pop(file, None)
@@ -357,7 +358,7 @@ class Reloading:
     async def _load_folder(
         self, read: Configuration, files: list[str]
     ) -> dict[str, Toolbox | ToolFileError]:
-        """Load the tool files in one folder in a thread, and wait at most `TOOL_FILE_SECONDS`.
+        """Load the tool files in one folder in a thread, and wait up to `TOOL_FILE_SECONDS`.
 
         A thread cannot be stopped, so a longer import continues, but its result is not used.
         """
@@ -384,7 +385,7 @@ def _is_withdrawn(untrusted: Untrusted) -> bool:
 
 
 def _user() -> str:
-    """Return the name of the user who runs this process. This user's trust in files applies."""
+    """Return the name of the user who runs this process, whose trust in files applies."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):

@@ -55,10 +55,10 @@ def published_page(
 ) -> tuple[list[Entry], str | None]:
     """Return one page of the ideas that a caller sees, and the cursor for the next page.
 
-    `entry_of` returns the entry for an idea, or None to leave it out.
+    `entry_of` returns the entry for an idea, or None to omit it.
 
     Raises:
-        MCPError: the cursor did not come from this list.
+        MCPError: the cursor does not come from this list.
     """
     cursor = params.cursor if params else None
     try:
@@ -84,7 +84,7 @@ def published_page(
 
 
 def uri_name(uri: str) -> str | None:
-    """Return the idea's name in an `idea:` URI, or None for any other URI."""
+    """Return the name of the idea in an `idea:` URI, or None for any other URI."""
     match = _URI.match(uri)
     return match[1] if match else None
 
@@ -135,10 +135,10 @@ class IdeaResources:
     async def read(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """Read an idea as its exported document.
+        """Read an idea as an exported document.
 
         Raises:
-            MCPError: no idea has this URI, or the idea is too large for one answer.
+            MCPError: no idea has this URI, or the idea is too large for one response.
         """
         uri = str(params.uri)
         match = _URI.match(uri)
@@ -174,7 +174,7 @@ class IdeaResources:
     async def complete(
         self, context: Context, params: types.CompleteRequestParams
     ) -> types.CompleteResult:
-        """Complete names of ideas, and versions of one idea."""
+        """Complete the names of ideas, and the versions of an idea."""
         argument = params.argument
         others = (params.context.arguments if params.context else None) or {}
         values: list[str] = []
@@ -298,10 +298,9 @@ def _arguments(publication: Publication) -> list[types.PromptArgument]:
 
 
 def _input(publication: Publication, arguments: dict[str, str]) -> JSONObject:
-    """Read the input from the arguments of a prompt.
+    """Convert the arguments of a prompt to input.
 
-    These arguments are always strings, so the argument of a member that is not a string is parsed
-    as JSON.
+    These arguments are always strings, so the arguments for non-string members are parsed as JSON.
     """
     takes = read_as(SchemaKeywords, publication.input_schema)
     missing = [name for name in takes.required if name not in arguments]

@@ -3,13 +3,13 @@ cancels and publishes them (`save_as`).
 
 `Running.wait` serves every request that is waiting for a run. Meanwhile, the person at the client
 is asked about calls that need approval, and the client's model answers Requests, if the client
-supports this. Up to 2025-11-25 the questions go out on the back-channel. From 2026-07-28 the
-request is answered with the questions (`InputRequired`), and `Running.take_up` reads the answers
-when the client repeats the request.
+supports this. Up to 2025-11-25, the questions are sent on the back-channel. From 2026-07-28, the
+response to the request contains the questions (`InputRequired`), and `Running.take_up` reads the
+answers when the client repeats the request.
 
 The name in `save_as` is stored as a setting, so that the run is published even if this process
-dies. The setting also counts the attempts: if the process ended twice during a publication, that
-publication is set aside, because it might have been the cause.
+dies. The setting also counts the attempts: if the process has ended twice during a publication,
+that publication is set aside, because it might have been the cause.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ request.
 
 
 class Cancellations:
-    """The reasons why requests were recently cancelled, keyed by session and request id, because
-    request ids are unique only within a session.
+    """Why requests were recently cancelled, keyed by session and request id, because request ids
+    are unique only within a session.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Cancellations:
         """Handle `notifications/cancelled`.
 
         Some clients cancel a request twice after a timeout: once because of the timeout, and once
-        because it was aborted. The timeout remains the reason.
+        because the request was aborted. The timeout remains the reason.
         """
         params: Mapping[str, Any] = context.params or {}
         key = (session_id(context), str(params.get("requestId")))
@@ -158,7 +158,7 @@ async def _with_progress(
     wait: Callable[[], Awaitable[object]],
     connecting: Callable[[], Sequence[str]],
 ) -> None:
-    """Await `wait` for at most `seconds`.
+    """Await `wait` for up to `seconds`.
 
     If the request wants progress notifications, send them for every call, and while a call is
     waiting for a server to start.
@@ -167,8 +167,8 @@ async def _with_progress(
         run: the run that the request is about.
         request: the request that is waiting.
         seconds: the maximum time that the request waits.
-        wait: the function that waits.
-        connecting: returns the names of the servers that are connecting now.
+        wait: the function to await.
+        connecting: returns the names of the servers that are currently connecting.
     """
     if not request.wants_progress:
         with anyio.move_on_after(seconds):
@@ -239,8 +239,8 @@ calls divided by this number.
 
 @dataclasses.dataclass(slots=True)
 class _Skipped:
-    """The number of calls in a run that settled without starting, and the number of notifications
-    sent since these calls were counted.
+    """How many calls in a run settled without starting, and how many notifications have been sent
+    since these calls were counted.
     """
 
     count: int = 0
@@ -252,11 +252,11 @@ class _Counter:
     """Counts the calls of a run and its rooms. The start of a call counts as half a call, so that
     progress increases with every notification.
 
-    A skipped call has no event. Looking for skipped calls at each event would take quadratic time,
-    so in a run with many calls, skipped calls are counted only now and then.
+    Skipped calls have no events, and looking for them at each event would take quadratic time. So
+    in a run with many calls, they are counted only now and then.
 
     Attributes:
-        reached: the progress that the latest notification reported.
+        reached: the progress reported by the latest notification.
     """
 
     def __init__(self, run: Run) -> None:
@@ -311,7 +311,7 @@ class _Counter:
         return self._note(run, f"{named} {how} ({self._settled(run)} of {len(calls)})")
 
     def _named(self, run: Run, progress: Progress) -> str:
-        """Return the label of a call, preceded by those of the calls in whose rooms it is."""
+        """Return the label of a call, prefixed with those of the calls in whose rooms it is."""
         names = [label(progress)]
         while run is not self._run and run.parent is not None:
             answered = run.parent.calls()[run.key[0]]
@@ -428,9 +428,9 @@ class Running:
 
     Attributes:
         search: an index of the tools of the bridge.
-        published: a function that is called after an idea is published, to announce it immediately.
-        closing: whether the server is shutting down. If so, a request's cancellation does not come
-            from its client.
+        published: called after an idea is published, to announce it immediately.
+        closing: whether the server is shutting down. If so, the cancellation of a request does not
+            come from its client.
     """
 
     def __init__(self, bridge: Bridge, group: TaskGroup, commands: Commands) -> None:
@@ -452,18 +452,18 @@ class Running:
     def start(
         self, work: Callable[[Unpack[Parts]], Coroutine[Any, Any, None]], *arguments: *Parts
     ) -> None:
-        """Start work that outlives its request. The work must not raise errors."""
+        """Start work that outlives its request, and that must not raise errors."""
         self._group.start_soon(work, *arguments)
 
     async def wait(self, run: Run, seconds: float, request: ToolRequest) -> RunStatus:
-        """Wait, for at most `seconds`, until the run needs a decision or a solution, or has ended.
+        """Wait up to `seconds` until the run needs a decision or a solution, or has ended.
 
         In the meantime, the person at the client is asked about calls that need approval, if the
         client shows forms, and the client's model is asked for solutions, if the run uses sampling.
         With 0 seconds, nobody is asked.
 
         Raises:
-            InputRequired: the request must be answered with questions. The client repeats it with
+            InputRequired: the response must contain questions. The client repeats the request with
                 the answers.
         """
         forms = self.deciding.shows_forms(request, run)
@@ -494,7 +494,7 @@ class Running:
         await _with_progress(run, request, seconds, wait, self.bridge.modules.connecting)
 
     async def _wait_and_ask(self, run: Run, request: ToolRequest) -> None:
-        """Wait and ask on the back-channel until no question is left."""
+        """Wait, and ask on the back-channel, until no question is left."""
         while True:
             if self.deciding.shows_forms(request, run):
                 await wait_with_forms(run, request, self.deciding)
@@ -504,7 +504,7 @@ class Running:
                 return
 
     async def _wait_for_round(self, run: Run, seconds: float, request: ToolRequest) -> None:
-        """Wait until a person or a model must be asked, and then answer the request with the
+        """Wait until a person or a model must be asked, and then respond to the request with the
         questions.
         """
         last = request.round or Round(run.id)
@@ -572,11 +572,11 @@ class Running:
         await self.sampler.answered(last, request, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:
-        """Return middleware that seals the state of requests that clients repeat, with a key that
-        all servers on a store share.
+        """Return middleware that seals the state of requests that clients repeat, using a key
+        shared by all servers on a store.
 
         A state, including any state of a server behind this one, is bound to its caller, and is
-        refused if another caller sends it.
+        rejected if another caller sends it.
         """
         # Bind the state to the caller, because the SDK would bind it to a token that only its own
         # middleware records.
@@ -615,7 +615,7 @@ class Running:
         self, run: Run, request: ToolRequest, *, reader: Known = NOTHING, notes: Sequence[str] = ()
     ) -> ToolAnswer:
         """Return the result of a tool call about a run, with additional notes for the caller. The
-        answer does not repeat what `reader` has already seen.
+        answer does not repeat what `reader` already knows.
         """
         blocks = Blocks()
         result = run.answer(blocks=blocks)
@@ -693,14 +693,14 @@ class Running:
     # -- publishing runs that end later ------------------------------------------------------------
 
     def save_when_done(self, run: Run, name: str) -> None:
-        """Publish the run under `name` once it is done. The name is stored, so the run is published
-        even if the process dies.
+        """Publish the run under `name` once it is done. The name is stored, so that the run is
+        published even if the process dies.
         """
         self._keep(run.id, {"name": name})
         self.publish_when_done(run)
 
     def publish_when_done(self, run: Run) -> None:
-        """Publish a run with a stored name once it has ended."""
+        """Publish a run that has a stored name once it has ended."""
         if self._intent(run.id) is None:
             return
         if run.status in ENDED:
@@ -755,7 +755,9 @@ class Running:
         return tried
 
     async def _save(self, run: str, caller: str, status: str, tried: anyio.Event) -> None:
-        """Publish a run. Retry while a server is not connected or the store cannot be written."""
+        """Publish a run, retrying while a server is not connected or the store cannot be written
+        to.
+        """
         pause = _AGAIN_S
         try:
             while True:
@@ -833,7 +835,7 @@ class Running:
         return saved
 
     def _intent(self, run: str) -> str | None:
-        """Return the name under which a run is still to be published, or None."""
+        """Return the name under which a run must still be published, or None if there is none."""
         intent = self._stored_intent(run)
         if intent is None or "version" in intent or "error" in intent:
             return None

@@ -1,7 +1,7 @@
-"""Search: finds tools by words, and writes the lines that describe tools to models.
+"""Search: finds tools by words, and composes the lines that describe tools to models.
 
 SQLite's FTS5 ranks tools by BM25 in an in-memory table, and stems English words. A search covers
-the words of a tool's name, of its server, of its parameters and their descriptions, and of its own
+the words in a tool's name, its server's name, its parameters and their descriptions, and its own
 description. It also covers synonyms of the verbs in the name. `benchmarks/lifting/finding.py`
 measures the ranking with public catalogues.
 """
@@ -98,10 +98,10 @@ _SYNONYMS: Final = _synonyms()
 
 
 class ToolSearch:
-    """An index of a list of tools. It is rebuilt when it is used with a different list.
+    """An index of a list of tools, which is rebuilt when it is used with a different list.
 
     Attributes:
-        look_alikes: the result of calling the function `look_alikes` with the list.
+        look_alikes: the result of the function `look_alikes` for the list.
         names: the names of the tools in programs.
     """
 
@@ -121,7 +121,7 @@ class ToolSearch:
         *,
         weak: bool = True,
     ) -> tuple[list[Tool], int]:
-        """Return the best matches, best first, and the total number of matches.
+        """Return the best matches, starting with the best, and the total number of matches.
 
         A tool whose name is exactly `words` comes first.
 
@@ -129,8 +129,8 @@ class ToolSearch:
             tools: the tools to search.
             words: any string. The empty string matches every tool, in the order of the list.
             limit: the maximum number of matches.
-            module: the server whose tools are searched, or None for all tools.
-            weak: whether to include matches that fit much worse than the best.
+            module: the server whose tools to search, or None for all tools.
+            weak: whether to include matches that are much worse than the best.
         """
         if tools is not self._tools:
             self._index(tools)
@@ -176,7 +176,7 @@ class ToolSearch:
         return bool(matches)
 
     def _matches(self, query: str, most: int = -1) -> list[tuple[int, float]]:
-        """Return the (place, score) of each tool that matches an FTS5 query. A higher score is
+        """Return the (place, score) of each tool that matches an FTS5 query. Higher scores are
         better.
         """
         return self._table.execute(_MATCH, (query, most)).fetchall()
@@ -197,12 +197,12 @@ class ToolSearch:
 
 
 def _is_in(tool: Tool, module: str | None) -> bool:
-    """Return whether a tool belongs to a server. Every tool matches if the server is None."""
+    """Return whether a tool belongs to the given server, or True if `module` is None."""
     return module is None or tool.module == module
 
 
 def _texts(tool: Tool) -> tuple[str, ...]:
-    """Return the text of a tool for each column of the table."""
+    """Return the text about a tool for each column of the table."""
     name = _split(tool.name)
     synonyms: set[str] = set()
     for word in name:
@@ -225,13 +225,15 @@ def _texts(tool: Tool) -> tuple[str, ...]:
 
 
 def _split(text: str) -> list[str]:
-    """Split a string into lower-case words. `readFile` is two words."""
+    """Split a string into lower-case words. `readFile` becomes two words."""
     divided = _CAMEL.sub(" ", text)
     return _WORD.findall(divided.lower())
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a question that carry information about a task, or all words if none do."""
+    """Return the words in a question that carry information about a task, or all words if none
+    do.
+    """
     words = list(dict.fromkeys(_split(text)))
     informative = [word for word in words if word not in _IGNORED]
     if informative:
@@ -260,8 +262,8 @@ _NOTED: Final = 600
 
 
 def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = None) -> str:
-    """Return the signature of a tool, followed by the names that plans use if these differ from the
-    names in the signature.
+    """Return the signature of a tool, followed by the names for plans if these differ from those in
+    the signature.
 
     Args:
         tool: the tool.
@@ -281,8 +283,8 @@ def tool_line(tool: Tool, names: ProgramNames, observed: JSONObject | None = Non
 
 
 def _notes(tool: Tool, place: tuple[str, str] | None, names: ProgramNames) -> str:
-    """Return the names that plans use for a tool and its server if these names differ from the ones
-    in the signature.
+    """Return the names of a tool and its server for plans, if they differ from those in the
+    signature.
     """
     # A tool that programs cannot call has no signature there, so give the names for plans.
     module, function = place or (None, None)

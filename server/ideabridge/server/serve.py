@@ -88,7 +88,7 @@ def _collect_seldom() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Manner:
-    """The options that a server has besides its configuration; see `serve_stdio`."""
+    """The options of a server besides its configuration; see `serve_stdio`."""
 
     on_status: Callable[[ModuleStatus], None] | None
     commands: Commands
@@ -103,7 +103,7 @@ class _Served:
     Attributes:
         front: the server.
         bridge: the open bridge of the server.
-        reloading: lets the server follow its files, or None if the server does not follow any.
+        reloading: makes the server follow its files, or None if it does not follow any.
     """
 
     front: Front
@@ -138,7 +138,7 @@ async def _opened(
 ) -> AsyncGenerator[_Served]:
     """Open a bridge and its server, and run the background tasks of both.
 
-    `beside` is a server that is already open in this process. The new server borrows its connected
+    `beside` is a server that is already open in this process. The new server uses its connected
     servers and shares its quotas.
     """
     fronts: list[Front] = []
@@ -222,7 +222,7 @@ _COLLECTORS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_
 def _telemetry(
     bridge: Bridge, direct_calls: DirectCalls | None = None
 ) -> AbstractContextManager[object]:
-    """Return a context manager that sends spans while it is open, if the environment names a
+    """Return a context manager that sends spans while it is open if the environment names a
     collector.
     """
     off = (
@@ -275,8 +275,8 @@ _RETENTION_LOOKS: Final = 3600.0
 
 
 async def _retain(bridge: Bridge) -> None:
-    """Delete old runs at intervals, as `retention` in the configuration specifies, until cancelled.
-    Report each deletion on stderr.
+    """Delete old runs periodically, as specified by `retention` in the configuration, until
+    cancelled. Report each deletion on stderr.
     """
     settings = bridge.configuration.retention
     path = bridge.store.path
@@ -328,14 +328,14 @@ async def serve_stdio(
         configuration: the content of `ideabridge.json`.
         toolbox: tools in addition to the built-in and configured ones.
         store: the store of ideas and runs, or None for the configured store.
-        on_status: a function that is called with the status of each configured server as soon as it
-            is up, has failed or is disabled.
-        commands: the commands that a person at a terminal can use to decide about this server's
+        on_status: called with the status of each configured server as soon as it is up, has failed
+            or is disabled.
+        commands: the commands with which a person at a terminal can decide about this server's
             runs.
-        log_level: which messages are written to standard error: `error` leaves out warnings, and
-            `info` adds a line for each request.
-        read: reads the configuration again after its files have changed. None means that the
-            configuration stays the same until the end.
+        log_level: which messages are written to standard error. `error` omits warnings, and `info`
+            adds a line for each request.
+        read: reloads the configuration after its files have changed, or None if the configuration
+            never changes.
 
     Raises:
         ProfileError: the configuration restricts everything to a profile that does not exist or
@@ -376,10 +376,10 @@ async def _stdio(front: Front, ending: Callable[[], None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A server over HTTP that is ready for clients to connect.
+    """An HTTP server that is ready for clients to connect.
 
     Attributes:
-        url: its URL for clients.
+        url: the URL for clients.
         asks: whether requests need a token.
         page: the URL of the web page, or None if the server has no page.
         owner_link: lets the owner sign in to the page, or None if there is no page.
@@ -396,7 +396,7 @@ class OwnerLink:
     """Lets the owner sign in to a server's page.
 
     Attributes:
-        make: creates a URL that signs in whoever opens it as the owner. The URL works once, within
+        make: creates a URL that signs whoever opens it in as the owner. The URL works once, within
             ten minutes, and is a secret.
         command: the command that creates another such URL.
     """
@@ -407,14 +407,13 @@ class OwnerLink:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceSource:
-    """The source of the workspaces of a server over HTTP.
+    """The source of an HTTP server's workspaces.
 
     Attributes:
-        folders: returns the registered folders, keyed by name. Raises `WorkspaceError`.
-        folder_of: returns the folder that is registered under a name. Raises
-            `UnknownWorkspaceError`.
+        folders: returns the registered folders, keyed by name, or raises `WorkspaceError`.
+        folder_of: returns the folder registered under a name, or raises `UnknownWorkspaceError`.
         read: reads the configuration of a folder. This function blocks.
-        commands: returns the commands that a person can use to decide about runs in a folder.
+        commands: returns the commands with which a person can decide about runs in a folder.
     """
 
     folders: Callable[[], Mapping[str, Path]]
@@ -425,23 +424,22 @@ class WorkspaceSource:
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """The address and the optional parts of a server over HTTP.
+    """The address and the optional parts of an HTTP server.
 
     Attributes:
         host: the address to bind to. It must be a loopback address unless requests need a token.
         port: the port; 0 selects a free port.
-        token: the bearer token, or None to use the environment variable IDEABRIDGE_TOKEN, if it is
-            set.
+        token: the bearer token, or None to use the environment variable IDEABRIDGE_TOKEN, if set.
         caller: the caller that the token identifies, or None for the token's own caller
             (`token_caller`).
         hosts: additional names of this server that `Host` headers can contain.
         ui: whether to serve the web page at /ui.
         metrics: whether to serve metrics for Prometheus, at /metrics.
         workers: whether to leave the calls of runs to workers (`run_worker`).
-        workspaces: the workspaces of this machine's user, at /mcp/w/NAME, or None if there are
-            none.
-        ready: a function that is called when clients can connect.
-        read: reads the configuration again after its files have changed; see `serve_stdio`.
+        workspaces: the workspaces of this machine's user, at /mcp/w/NAME, or None for no
+            workspaces.
+        ready: called when clients can connect.
+        read: reloads the configuration after its files have changed; see `serve_stdio`.
     """
 
     host: str = "127.0.0.1"
@@ -470,8 +468,8 @@ async def serve_http(
     """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT. Print the URL on
     stderr.
 
-    Requests need a token if one is set, if an identity provider is configured, or if the store has
-    ever had a named user.
+    Requests need a token if a token is set, if an identity provider is configured, or if the store
+    has ever had a named user.
 
     Args:
         configuration: the content of `ideabridge.json`.
@@ -555,7 +553,7 @@ async def serve_http(
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """The parts that all addresses of a server share.
+    """What all addresses of a server have in common.
 
     Attributes:
         http: see `serve_http`.
@@ -564,7 +562,7 @@ class _Common:
         log_level: see `serve_http`.
         observers: functions that receive each request.
         on_status: see `serve_http`.
-        metrics: the metrics of this process, or None if it counts nothing.
+        metrics: the metrics of this process, or None if it has none.
     """
 
     http: HttpOptions
@@ -596,9 +594,7 @@ def _calls_door(served: _Served, common: _Common, workspaces: Workspaces | None)
 
 
 def _workspaces(served: _Served, common: _Common, group: TaskGroup) -> Workspaces | None:
-    """Return the workspaces of a server, or None for a server without workspaces. The workspaces
-    run in `group`.
-    """
+    """Return the workspaces of a server, which run in `group`, or None if it has no workspaces."""
     from ideabridge.server.transports.workspace_door import Workspaces
 
     source = common.http.workspaces
@@ -611,10 +607,10 @@ def _workspaces(served: _Served, common: _Common, group: TaskGroup) -> Workspace
 async def _workspace(
     beside: _Served, common: _Common, source: WorkspaceSource, name: str, folder: Path
 ) -> AsyncGenerator[ServedWorkspace]:
-    """Serve a folder as the workspace with this name.
+    """Serve a folder as the workspace named `name`.
 
     Raises:
-        ConfigurationError: the user's configuration cannot be used as it is now.
+        ConfigurationError: the user's current configuration cannot be used.
         StoreError: the store of the workspace cannot be opened.
     """
     from ideabridge.server.transports.gate import TokenDoor
@@ -698,7 +694,7 @@ def _credentials(
 
 
 def _with_page(commands: Commands, url: str, hosts: tuple[str, ...]) -> Commands:
-    """Return the commands, with this server's page as the address and as the target of `link`."""
+    """Return the commands with this server's page as the address and as the target of `link`."""
     from ideabridge.server.transports.gate import CALLS, PAGE
     from ideabridge.server.transports.http import reachable
 
@@ -752,7 +748,7 @@ def _ready(url: str, front: Front, *, has_page: bool, asks: bool) -> Ready:
 
 
 def link_to(page: str, links: OwnerLinks) -> str:
-    """Return a URL that signs in whoever opens it as the owner of a page. The URL works once,
+    """Return a URL that signs whoever opens it in to a page as the owner. The URL works once,
     within ten minutes, and is a secret.
     """
     return f"{page}sign-in?key={links.make()}"
@@ -787,13 +783,13 @@ async def run_worker(
     or SIGINT.
 
     After the signal, the worker claims no more runs and starts no more calls. It returns each run
-    to the queue when the run's calls have ended. A second signal ends the worker immediately.
+    to the queue when its calls have ended. A second signal ends the worker immediately.
 
     Args:
-        configuration: the content of `ideabridge.json`. It must be the same as the servers use.
+        configuration: the content of `ideabridge.json`, which must be the same as for the servers.
         most: the maximum number of runs that the worker carries out at the same time.
         only: the configured servers that run here, or None for all.
-        drain_seconds: how long, in seconds, the worker waits for running calls.
+        drain_seconds: how many seconds the worker waits for running calls.
         on_status: see `serve_stdio`.
         log_level: see `serve_stdio`.
         read: see `serve_stdio`.
@@ -843,8 +839,8 @@ async def run_worker(
 
 
 def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | None:
-    """Return the route and the URL of the metadata (RFC 9728) that tells clients where the identity
-    provider is. Return None if no identity provider is configured.
+    """Return the route and URL of the metadata (RFC 9728) that tells clients where the identity
+    provider is, or None if no identity provider is configured.
     """
     settings = configuration.auth
     if settings is None:
@@ -867,7 +863,7 @@ async def _until_signalled(
     cancel: bool = True,
     exits: bool = True,
 ) -> None:
-    """Await `serve`. At a signal, call `ending`, and then cancel `serve`, unless `ending` itself
+    """Await `serve`. On a signal, call `ending`, and then cancel `serve`, unless `ending` itself
     makes `serve` end (`cancel=False`). The process exits `END_SECONDS` after the signal or, with
     `exits=False`, after a second signal.
     """

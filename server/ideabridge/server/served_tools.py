@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServedTool(Protocol):
-    """The interface of a served tool that the catalogue uses."""
+    """The interface of a served tool for the catalogue."""
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -79,18 +79,18 @@ _CONTENT: Final[TypeAdapter[list[types.ContentBlock]]] = TypeAdapter(list[types.
 
 
 class DirectCallError(IdeabridgeError):
-    """The configuration denies a direct call, or the call cannot become a run."""
+    """Raised when the configuration denies a direct call, or the call cannot become a run."""
 
 
 class UncertainCallError(IdeabridgeError):
-    """A direct call returned no result, but might have taken effect."""
+    """Raised when a direct call returned no result but might have taken effect."""
 
 
 class _Rules:
-    """The verdicts of the rules in force on calls to one exposed tool.
+    """The verdicts of the current rules on calls to one exposed tool.
 
     Attributes:
-        approval: the rules that the verdicts come from.
+        approval: the rules from which the verdicts are derived.
         direct: judges direct calls.
         in_run: judges calls of runs.
     """
@@ -102,11 +102,11 @@ class _Rules:
 
 
 class ExposedTool:
-    """A tool of a tool file or a server, under the name that clients see. A tool of a server has no
+    """A tool from a tool file or a server, under the name that clients see. A server's tool has no
     activity.
 
     If the configuration changes the tool, clients see the changed tool (`listed`). Everything else
-    concerns the tool that the server lists (`tool`).
+    refers to the tool that the server lists (`tool`).
     """
 
     def __init__(
@@ -157,9 +157,9 @@ class ExposedTool:
 
         Raises:
             DirectCallError: a rule denies the call, or the call cannot become a run.
-            ValueMismatchError: the arguments, or the result of an activity, do not
-                satisfy their schema.
-            UncertainCallError: the call returned no result, but might have taken effect.
+            ValueMismatchError: the arguments, or the result of an activity, do not satisfy their
+                schema.
+            UncertainCallError: the call returned no result but might have taken effect.
             IdeabridgeError: the activity, or the call to the server, failed; the class names the
                 cause.
         """
@@ -437,7 +437,7 @@ def _definition_of(
 
 
 def _in_era(result: ToolAnswer, request: ToolRequest) -> ToolAnswer:
-    """Return a server's result in the protocol version of a request.
+    """Return a server's result in the form for the protocol version of a request.
 
     Up to 2025-11-25, structured content must be an object. Structured content of any other type
     becomes text, unless a text block already contains it.
@@ -473,7 +473,7 @@ def _is_text(text: JSON, value: str) -> bool:
 
 
 async def _unstructured(value: JSON) -> ToolAnswer:
-    """Return the result of a server's tool without an output schema: its text and blocks,
+    """Return the result of a server's tool that has no output schema: its text and blocks,
     unchanged.
     """
     if isinstance(value, dict):
@@ -491,8 +491,8 @@ async def _unstructured(value: JSON) -> ToolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DirectContext:
-    """The `ActivityContext` of a direct call. A direct call has no instance, no output paths and no
-    next Request.
+    """The `ActivityContext` of a direct call, which has no instance, no output paths and no next
+    Request.
     """
 
     call: JSONObject
@@ -553,8 +553,8 @@ class PublishedTool:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The tool in wire form. Its annotations are derived from the tools that it calls, as they
-        are now.
+        """The tool in wire form. Its annotations are derived from the current tools that it
+        calls.
         """
         tools = self._bridge.offer.known
         if tools is not self._tools_seen:

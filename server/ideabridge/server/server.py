@@ -108,8 +108,8 @@ class FrontServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Return the options with every list marked as changing. This method is overridden because
-        the SDK provides no other way to pass these options to a server over HTTP.
+        """Return the options with every list marked as changeable. This method is overridden
+        because the SDK provides no other way to pass these options to a server over HTTP.
         """
         changing = NotificationOptions(
             prompts_changed=True, resources_changed=True, tools_changed=True
@@ -126,14 +126,13 @@ class Front:
         bridge: the bridge.
         group: runs the work that continues after a request has ended.
         version: the version of ideabridge.
-        commands: the commands that a person can use to decide about runs.
-        quotas: counts what callers use, together with other servers in this process, or None to
-            count for this server alone.
+        commands: the commands with which a person can decide about runs.
+        quotas: counts what callers use, together with other servers in this process; None to count
+            for this server alone.
 
     Attributes:
         group: the task group.
-        reloading: follows the configuration files, or None if the configuration stays as it is
-            until the end.
+        reloading: follows the configuration files, or None if the configuration never changes.
 
     Raises:
         ProfileError: the configuration restricts everything to a profile that does not exist or
@@ -185,7 +184,7 @@ class Front:
     def close(self) -> None:
         """End the requests that listen for changes, because the process is about to end.
 
-        Runs stay as they are, even if their clients disconnect now.
+        Runs are not affected, even if their clients disconnect now.
         """
         self.running.closing = True
         self.announcements.close()
@@ -262,8 +261,8 @@ class Front:
         yield self._serving
 
     def _instructions(self, caller: str) -> str:
-        """Return the instructions of this server and of the servers whose tools hosts see. Servers
-        whose instructions are not known yet are left out.
+        """Return the instructions of this server and of the servers whose tools hosts see.
+        Instructions that are not known yet are omitted.
         """
         configuration = self._bridge.configuration
         offer = self._bridge.offer.to(caller)
@@ -292,7 +291,9 @@ class Front:
         return "\n\n".join(parts)
 
     def _behind(self, caller: str) -> str:
-        """Return a sentence about the servers and tools that a caller can reach here."""
+        """Return a sentence about the servers and tools that a caller can reach through this
+        server.
+        """
         offer = self._bridge.offer.to(caller)
         has_servers = any(
             not module.disabled and offer.has_server(name)
@@ -320,7 +321,7 @@ class Front:
         )
 
     async def _guard(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Middleware for all requests.
+        """Handle all requests as middleware.
 
         It counts requests, records why they are cancelled, explains arguments that are not an
         object, and keeps internal details out of error messages.
@@ -376,11 +377,11 @@ class Front:
     async def list_tools(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> dict[str, Any]:
-        """Return one page of tools. The first page waits for servers whose tools are not known yet.
-        Tools that arrive later are announced.
+        """Return one page of tools. For the first page, this method waits for servers whose tools
+        are not known yet. Tools that arrive later are announced.
 
         Raises:
-            MCPError: the cursor did not come from this list.
+            MCPError: the cursor does not come from this list.
         """
         if params is None or params.cursor is None:
             await self.catalogue.await_modules()
@@ -456,7 +457,7 @@ class Front:
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> dict[str, Any] | types.ReadResourceResult:
         """Read a file of a skill. If no idea has such a skill, the file is read from a server,
-        because servers can have skills of their own.
+        because servers can have their own skills.
         """
         try:
             return await self._skills.read(str(params.uri), caller_of(context))
@@ -466,7 +467,7 @@ class Front:
             return await self.offerings.read(context, params)
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> ToolAnswer:
-        """Answer a call. Every failure becomes a tool error with the reason.
+        """Answer a call. Every failure becomes a tool error that says why.
 
         Raises:
             MCPError: a server needs a capability that the client does not declare.
@@ -566,7 +567,7 @@ class Front:
         return noted
 
     def _expect_place(self, request: ToolRequest) -> None:
-        """Refuse to start a run for a caller with too many active runs.
+        """Refuse to start a run if the caller has too many active runs.
 
         A resumed request is not refused, because its run already exists.
         """
@@ -593,7 +594,7 @@ def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> b
 def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
     """Return the answer from an own tool.
 
-    The structured content is left out if the host would show it instead of the images.
+    The structured content is omitted if the host would show it instead of the images.
     """
     client = context.session.client_params
     if len(result["content"]) == 1 or client is None or not _is_one_of(client, STRUCTURED_HOSTS):
@@ -604,7 +605,7 @@ def _for_host(context: Context, result: ToolAnswer) -> ToolAnswer:
 
 
 def _arguments_in(params: types.CallToolRequestParams) -> tuple[JSONObject, int]:
-    """Return the arguments of a call, and the size of their JSON in bytes."""
+    """Return the arguments of a call, and their size in bytes of JSON."""
     value = normalise(params.arguments or {}, what="arguments")
     arguments = object_or_empty(value)
     return arguments, len(encode(arguments))

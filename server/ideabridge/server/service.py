@@ -1,8 +1,8 @@
-"""Service: installs one HTTP server for all of a user's clients. systemd or launchd starts it when
-the user signs in.
+"""Service: installs a single HTTP server for all of a user's clients. systemd or launchd starts it
+when the user signs in.
 
-It listens on loopback, and needs a token: other users and web pages on this machine can reach a
-loopback address, too. The token is a stored secret of the user.
+It listens on loopback, and needs a token, because other users and web pages on this machine can
+also reach a loopback address. The token is a stored secret of the user.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ State = Literal["running", "stopped", "failed", "not installed"]
 
 
 class ServiceError(IdeabridgeError):
-    """The service cannot be installed, stopped or removed. The message says why."""
+    """Raised when the service cannot be installed, stopped or removed. The message says why."""
 
 
 def service_token() -> str:
@@ -63,12 +63,12 @@ def new_token() -> str:
 
 
 def create_token(token: str | None = None) -> str:
-    """Create the service's token unless there is one. This function blocks.
+    """Create the service's token, unless there already is one. This function blocks.
 
     Return a phrase that tells users where the token is stored.
 
     Args:
-        token: the token, or None for a new one.
+        token: the token, or None to create a new one.
 
     Raises:
         StoredSecretError: the token cannot be stored.
@@ -93,7 +93,7 @@ def service_command(
 
     Args:
         program: the words that start ideabridge.
-        address: the loopback address and port to listen at.
+        address: the loopback address and port to listen on.
         own: the user's configuration.
         store: the store, or None to use the configured store.
         ui: whether the service has the page.
@@ -120,22 +120,22 @@ def forget_token() -> None:
 
 @dataclass(frozen=True, slots=True)
 class UserService:
-    """The service in one service manager.
+    """The service as managed by systemd or launchd.
 
     Attributes:
         manager: systemd or launchd.
-        file: the file that defines it.
+        file: the file that defines the service.
     """
 
     manager: Literal["systemd", "launchd"]
     file: Path
 
     def definition(self, command: Sequence[str], folder: Path) -> bytes:
-        """Return the content that the service's file must have.
+        """Return the required content of the service's file.
 
         Args:
-            command: the command that serves.
-            folder: the folder that it runs in.
+            command: the command that starts the server.
+            folder: the folder that the command runs in.
         """
         if self.manager == "systemd":
             return _unit(command, folder).encode()
@@ -145,7 +145,7 @@ class UserService:
         """Write the file, and start the service now and whenever the user signs in.
 
         Raises:
-            ServiceError: the file cannot be written, or the manager refuses it.
+            ServiceError: the file cannot be written, or the manager rejects it.
         """
         content = self.definition(command, folder)
         try:
@@ -194,7 +194,7 @@ class UserService:
         """Stop the service until the user signs in again.
 
         Raises:
-            ServiceError: the manager refuses it.
+            ServiceError: the manager refuses to stop it.
         """
         if self.manager == "systemd":
             _run("systemctl", "--user", "stop", _UNIT)
@@ -223,7 +223,7 @@ class UserService:
         return was_installed
 
     def state(self) -> State:
-        """Return the state of the service as its manager reports it."""
+        """Return the state of the service as reported by its manager."""
         if not self.file.exists():
             return "not installed"
         if self.manager == "launchd":
@@ -241,7 +241,7 @@ class UserService:
 
 
 def user_service(platform: str = sys.platform, home: Path | None = None) -> UserService:
-    """Return the service of this user, installed or not.
+    """Return this user's service, whether or not it is installed.
 
     Raises:
         ServiceError: this system has neither a systemd user session nor launchd.
@@ -299,7 +299,7 @@ def _quoted(text: str) -> str:
 
 
 def _quoted_word(text: str) -> str:
-    """Quote a word of a command line for a unit file, where `$` begins a variable."""
+    """Quote a word of a command line for a unit file, in which `$` begins a variable."""
     return _quoted(text).replace("$", "$$")
 
 
@@ -325,7 +325,7 @@ def _property_list(command: Sequence[str], folder: Path) -> bytes:
 
 
 def _variables() -> Mapping[str, str]:
-    """Return the variables that the service takes over from this command.
+    """Return the environment variables that the service inherits from this command.
 
     A service manager would set a short PATH without the programs that start servers.
     """

@@ -5,8 +5,8 @@ Theory of operation. The question is a plan with one call to `publish_idea`. The
 whole program, and runs nothing. A plan can wait until it is accepted, so the question reaches a
 person as every approval does: in a form of the client, on the page, or at a terminal. If the
 assistant repeats its call to `publish_idea`, the call finds its question (`WaitingCalls`), and
-publishes once a person has accepted it. If an assistant accepts the question, the question counts
-as not answered.
+publishes once a person has accepted it. If an assistant accepts the question, it counts as
+unanswered.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Sharing:
     """Asks a person before others get a tool.
 
     Args:
-        running: runs on behalf of requests.
-        record: finds the question that belongs to a repeated call.
+        running: carries out runs on behalf of requests.
+        record: finds the question belonging to a repeated call.
     """
 
     def __init__(self, running: Running, record: DirectCalls) -> None:
@@ -57,9 +57,8 @@ class Sharing:
         self._waiting = record.waiting
 
     async def find(self, publish_request: PublishRequest, written: ProgramAnswer) -> Run | None:
-        """Return the question about a program, or None if nobody has been asked.
-
-        A question that the person refused is returned, too.
+        """Return the question about a program, even if a person refused it, or None if nobody has
+        been asked.
         """
         return await self._waiting.find(
             publish_request.digest_with(written.to_json()), publish_request.caller, refused=True
@@ -80,7 +79,7 @@ class Sharing:
         )
 
     async def decided(self, question: Run, request: ToolRequest, seconds: float) -> Decider | None:
-        """Wait at most `seconds` for a person to accept. Return the person, or None if nobody has
+        """Wait up to `seconds` for a person to accept. Return the person, or None if nobody has
         answered yet.
 
         Raises:
@@ -110,7 +109,7 @@ class Sharing:
         return decision.by
 
     async def forget(self, question: Run) -> None:
-        """Forget the question about a program that was published or refused. The same call then
+        """Forget the question about a program that was published or refused, so that the same call
         asks again.
         """
         await self._waiting.give(question)
@@ -142,7 +141,9 @@ class Sharing:
         return answer(result, "\n".join([text, *request.notes]))
 
     def _plan(self, publish_request: PublishRequest, written: ProgramAnswer) -> Plan:
-        """Return the plan that represents a question: one call whose result is already written."""
+        """Return the plan that represents a question: a single call whose result is already
+        written.
+        """
         plan: JSONObject = {
             "name": publish_request.name,
             "with": list[JSON](self._audience_names(publish_request)),
@@ -155,8 +156,8 @@ class Sharing:
         return Plan([{"_tool": _TOOL, **parameters, "_output": "agreed"}], tools=(_DEFINED,))
 
     def _audience_names(self, publish_request: PublishRequest) -> list[str]:
-        """Return the names of the users who would get the tool besides its owner. `all` means
-        everybody.
+        """Return the names of the users, besides the owner, who would get the tool. `all` means
+        everyone.
         """
         if publish_request.to is None:
             callers = self._bridge.store.publications.shares(publish_request.name)
@@ -166,7 +167,7 @@ class Sharing:
 
 
 async def _decision_on(question: Run) -> PlanDecided | None:
-    """Return the decision on the plan of an ended run, or None if there was no decision."""
+    """Return the decision about the plan of an ended run, or None if there was none."""
     async for event in question.events():
         if isinstance(event, PlanDecided):
             return event

@@ -1,11 +1,11 @@
 """SourceWatch: detects when files change, appear or disappear.
 
-It watches the folders of the files, because most programs replace a file instead of writing into
-it. If a folder does not exist, its nearest existing parent is watched. A change is reported when
-the files have not changed for `SETTLED_MS`, or after `LONGEST_MS` of constant changes.
+It watches the folders of the files, because most programs replace a file instead of writing to it.
+If a folder does not exist, its nearest existing parent is watched. A change is reported when the
+files have not changed for `SETTLED_MS`, or after `LONGEST_MS` of constant changes.
 
 Not every file system reports changes: network drives and some containers do not, and a system can
-run out of watches. Therefore the files are also checked every `LOOK_MS`.
+run out of watches. Therefore, the files are also checked every `LOOK_MS`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ exist.
 
 
 def state_of(file: Path) -> FileState:
-    """Return a value that changes whenever a file's content changes. The file is not read."""
+    """Return a value that changes whenever the content of a file changes, without reading the
+    file.
+    """
     try:
         about = file.stat()
     except (OSError, ValueError):
@@ -46,10 +48,10 @@ class SourceWatch:
     """Watches files until its task is cancelled.
 
     Args:
-        files: returns the absolute paths of the files. It is called after each change, because the
-            content of one file can name others.
+        files: returns the absolute paths of the files. It is called after each change, because a
+            file can name other files.
         changed: awaited after files have changed.
-        is_due: returns whether `changed` must be awaited although no file has changed.
+        is_due: returns whether `changed` must be awaited even though no file has changed.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class SourceWatch:
                 await self._compare()
 
     async def _watch(self, folders: frozenset[Path]) -> bool:
-        """Watch folders until different folders have to be watched. Return False if the system does
+        """Watch folders until different folders must be watched. Return False if the system does
         not let this process watch them.
         """
         # Import this only when it is needed, because only a process that watches files uses it.
@@ -113,7 +115,7 @@ class SourceWatch:
         return can_watch
 
     def _concerns(self, _change: object, path: str) -> bool:
-        """Return whether a change concerns one of the files, or a folder above one of them."""
+        """Return whether a change affects one of the files, or a folder above one of them."""
         changed = Path(path)
         names = {file.name for file in self._seen}
         return changed.name in names or any(file.is_relative_to(changed) for file in self._seen)
@@ -130,8 +132,8 @@ class SourceWatch:
         return {file: state_of(file) for file in self._files()}
 
     def _folders(self) -> frozenset[Path]:
-        """Return the nearest existing folder above each file and, if the file is a link, above the
-        link's target.
+        """Return the nearest existing folder above each file and, if the file is a link, above its
+        target.
         """
         folders: set[Path] = set()
         for file in self._seen:

@@ -1,8 +1,7 @@
 """Workspaces: registers the user's folders with the service, each under a name.
 
-The address `/mcp/w/NAME` of the service belongs to the folder that is registered under NAME. Only a
-command that the user runs registers a folder. A client can choose a name in an address, but never a
-folder.
+The address `/mcp/w/NAME` of the service leads to the folder registered under NAME. Only a command
+run by the user can register a folder. A client can choose a name in an address, but never a folder.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ _SHOWN_CHARACTERS: Final = 64
 
 
 class WorkspaceError(IdeabridgeError):
-    """The registered workspaces cannot be read or changed. The message says why."""
+    """Raised when the registered workspaces cannot be read or changed. The message says why."""
 
 
 class UnknownWorkspaceError(WorkspaceError):
-    """No folder is registered under a name, or the folder no longer exists."""
+    """Raised when no folder is registered under a name, or the folder no longer exists."""
 
 
 def workspaces_file() -> Path:
-    """Return the path of `workspaces.json`, which only the user is allowed to write."""
+    """Return the path of `workspaces.json`, which only the user is allowed to write to."""
     return platformdirs.user_config_path("ideabridge") / "workspaces.json"
 
 
@@ -46,8 +45,8 @@ def registered_workspaces() -> dict[str, Path]:
     """Return the registered folders, keyed and sorted by name.
 
     Raises:
-        WorkspaceError: `workspaces.json` cannot be read, other users are allowed to write it, or it
-            is not what `register_workspace` wrote.
+        WorkspaceError: `workspaces.json` cannot be read, other users are allowed to write to it, or
+            its content does not come from `register_workspace`.
     """
     path = workspaces_file()
     # Use the cache, because every request to a workspace asks for its folder.
@@ -78,7 +77,7 @@ def _read(path: Path, _state: FileState) -> dict[str, Path]:
 
 
 def workspace_folder(name: str) -> Path:
-    """Return the folder that is registered under a name.
+    """Return the folder registered under a name.
 
     Raises:
         UnknownWorkspaceError: no folder is registered under this name, or the registered path is no
@@ -103,10 +102,11 @@ def workspace_folder(name: str) -> Path:
 
 
 def register_workspace(folder: Path) -> str:
-    """Register a folder, unless it is registered already, and return its name.
+    """Register a folder, unless it is already registered, and return its name.
 
     Raises:
-        WorkspaceError: see `registered_workspaces`; or `workspaces.json` cannot be written.
+        WorkspaceError: `workspaces.json` cannot be written, or for one of the reasons of
+            `registered_workspaces`.
     """
     folder = folder.resolve()
     workspaces: dict[str, Path] = {}
