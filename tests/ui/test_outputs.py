@@ -263,3 +263,15 @@ def test_columns_that_have_only_numbers_are_known() -> None:
     assert isinstance(table, ShownTable)
     assert table.columns == ("a", "b", "c", "d")
     assert table.number_columns == {0}
+
+
+def test_numbers_in_a_tree_have_equally_many_decimals(http: httpx.Client) -> None:
+    price = {"id": 7, "net": 320.0, "tax": 60.8, "parts": [1, 2.5]}
+    page = result_in(ended(http, ask(http, ORDERS, output=price)))
+    leaves = re.findall(r'<span class="leaf">([^<]+)</span>', page)
+    assert leaves == ["7", "320.00", "60.80", "1", "2.50"]
+    # The exact values are below.
+    assert "320.0" in page.partition("As JSON")[2]
+    tiles = result_in(ended(http, ask(http, ORDERS, output={"total": 320.0, "item": "Chair"})))
+    assert '<span class="leaf">320</span>' in tiles
+    assert ">320<" in result_in(ended(http, ask(http, ORDERS, output=320.0)))

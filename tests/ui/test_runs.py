@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -89,6 +91,25 @@ def test_the_list_counts_the_errors_of_a_run(http: httpx.Client) -> None:
     # The stored status is `done`, but the row says that the run failed.
     assert listed(http, "/ui/runs?status=done") == [run_id]
     assert listed(http, "/ui/runs?status=failed") == [run_id]
+
+
+def test_the_tile_of_who_asked_is_level_with_the_name(
+    page: Page, site: str, http: httpx.Client, tmp_path: Path
+) -> None:
+    for run_id in (ask(http, ORDERS), ask(http, ORDERS)):
+        ended(http, run_id)
+    with closing(sqlite3.connect(tmp_path / "ideas.sqlite")) as database, database:
+        database.execute("UPDATE runs SET client = ? WHERE number = 1", ("cursor-vscode 1.2.0",))
+    page.goto(f"{site}runs")
+    cells = page.locator("td.asker")
+    expect(cells).to_have_count(2)
+    for cell in cells.all():
+        tile = cell.locator(".tile").bounding_box()
+        name = cell.locator(":scope > span:last-child").bounding_box()
+        assert tile is not None
+        assert name is not None
+        middle = name["y"] + name["height"] / 2
+        assert tile["y"] + tile["height"] / 2 == pytest.approx(middle, abs=1)
 
 
 def test_the_list_says_who_asked(http: httpx.Client, site: str, tmp_path: Path) -> None:
@@ -545,6 +566,41 @@ def test_the_graph_of_a_few_calls_is_shown_and_the_slider_is_behind_a_button(
     expect(slider).to_be_visible()
 
 
+def test_a_run_shows_what_its_calls_returned(http: httpx.Client) -> None:
+    person = {"_tool": "find_customer", "id": "c1"}
+    half = {"_tool": "compute", "code": "{'half': 1 / 2, 'rows': [1, 2]}"}
+    page = ended(http, ask(http, ORDERS, person, half, {**person, "id": "c9"}))
+    rows = page.partition('<table class="timeline">')[2].partition("</table>")[0]
+    results = [text_of(row) for row in rows.split('<tr class="call-result">')[1:]]
+    assert len(results) == 3
+    orders, customer, computed = (result.partition(": ")[2] for result in results)
+    assert re.match(r"\d+ items, the first: id \d+, ", orders)
+    # The first items are folded below the line.
+    assert "<summary>" in rows
+    assert "<li>id " in rows
+    assert "Customer c1" in customer
+    assert computed.startswith("half 0.50, rows a list of 2 items")
+    # The output of a single call is its result.
+    alone = ended(http, ask(http, person, output="†results.0"))
+    assert "call-result" not in alone
+
+
+def test_a_run_is_titled_by_its_first_value(http: httpx.Client) -> None:
+    page = ended(http, ask(http, {**ORDERS, "customer": "c1"}))
+    assert text_of(page.partition("<h1>")[2].partition("</h1>")[0]) == "List orders customer c1"
+    # The values of several calls belong to these calls.
+    page = ended(http, ask(http, {**ORDERS, "customer": "c1"}, ORDERS))
+    assert "customer" not in text_of(page.partition("<h1>")[2].partition("</h1>")[0])
+
+
+def test_a_call_starts_at_once_or_later(http: httpx.Client) -> None:
+    counted = {"_tool": "compute", "code": "len(all)", "all": "†results.0"}
+    run_id = ask(http, ORDERS, counted)
+    ended(http, run_id)
+    assert "after 0 ms" not in http.get(f"/ui/runs/{run_id}/calls/0").text
+    assert re.search(r"started after \d", text_of(http.get(f"/ui/runs/{run_id}/calls/1").text))
+
+
 def test_a_run_of_one_call_needs_no_graph_and_no_replay(http: httpx.Client) -> None:
     by_input = {**ORDERS, "customer": "†input.who"}
     page = ended(http, ask(http, by_input, input={"who": "c1"}, output="†results.0"))
@@ -783,17 +839,23 @@ def test_a_list_is_filtered_by_a_time_in_words(page: Page, site: str, http: http
 
 
 def test_an_empty_list_says_what_there_is_none_of(page: Page, site: str) -> None:
-    page.goto(f"{site}runs")
-    links = page.get_by_role("navigation", name="Quick links")
-    for label, said in (
-        ("All", "No runs yet."),
-        ("Today", "No run has begun today."),
-        ("This week", "No run has begun in the last seven days."),
-        ("Needs approval", "Nothing needs approval."),
-        ("Failed", "Nothing failed."),
+    today = datetime.now(UTC)
+    week = today - timedelta(days=6)
+    current = page.locator("#quick [aria-current]")
+    for query, label, said in (
+        ("", "", "No runs yet."),
+        (f"since={today:%Y-%m-%d}", "Today", "No run has begun today."),
+        (f"since={week:%Y-%m-%d}", "This week", "No run has begun in the last seven days."),
+        ("status=running", "Running", "Nothing is running."),
+        ("status=needs_approval", "Needs approval", "Nothing needs approval."),
+        ("status=any_failure", "Failed", "Nothing failed."),
     ):
-        links.get_by_role("link", name=label).click()
+        page.goto(f"{site}runs?{query}")
         expect(page.locator("#runs .empty")).to_contain_text(said)
+        # Of the links that lead to nothing, only the present one is shown.
+        expect(page.locator("#quick a")).to_have_count(1 if label else 0)
+        if label:
+            expect(current).to_contain_text(f"{label} 0")
 
 
 def test_quick_links_count_the_runs_that_they_lead_to(page: Page, site: str) -> None:
@@ -805,8 +867,7 @@ def test_quick_links_count_the_runs_that_they_lead_to(page: Page, site: str) -> 
 
     page.goto(f"{site}runs")
     links = page.get_by_role("navigation", name="Quick links")
-    links.get_by_role("link", name="Running").click()
-    expect(page.locator("#runs")).to_contain_text("Nothing is running.")
+    expect(links).not_to_contain_text("Running")
     page.goto(f"{site}runs?tool=nothing")
     expect(page.locator("#runs")).to_contain_text("No runs match these filters.")
     expect(links).to_contain_text("All 3")

@@ -280,20 +280,30 @@ def _part(value: JSON, room: _Room, depth: int) -> ShownPart:
         is_long = "\n" in value or len(value) > _CELL
         return PlainValue(room.take_text(visible(value[:LONGEST], "\n\t")), is_long)
     if not isinstance(value, (dict, list)) or not value or depth >= _DEEPEST:
-        return PlainValue(room.take_text(in_one_line(value, _CELL)))
+        text = shown_numbers([value])[0] if isinstance(value, float) else in_one_line(value, _CELL)
+        return PlainValue(room.take_text(text))
     if isinstance(value, list):
         if all(isinstance(row, dict) for row in value):
             return _table(cast("list[JSONObject]", value), room)
-        shown = value[: room.take(len(value))]
-        members = tuple((str(n), _part(item, room, depth + 1)) for n, item in enumerate(shown))
-        return ValueTree(counted(len(value), "value"), members, len(value) - len(shown))
+        named = ((str(number), item) for number, item in enumerate(value))
+        return _tree(list(islice(named, room.take(len(value)))), len(value), room, depth)
 
-    number = room.take(len(value))
-    members = tuple(
-        (visible(name[:_CELL]), _part(member, room, depth + 1))
-        for name, member in islice(value.items(), number)
-    )
-    return ValueTree(counted(len(value), "value"), members, len(value) - number)
+    named = ((visible(name[:_CELL]), member) for name, member in value.items())
+    return _tree(list(islice(named, room.take(len(value)))), len(value), room, depth)
+
+
+def _tree(shown: list[tuple[str, JSON]], total: int, room: _Room, depth: int) -> ValueTree:
+    """Return a tree of members. Those with a decimal point have equally many decimals."""
+    decimals = [value for _, value in shown if isinstance(value, float)]
+    texts = iter(shown_numbers(decimals))
+    members: list[tuple[str, ShownPart]] = []
+    for name, value in shown:
+        if isinstance(value, float):
+            members.append((name, PlainValue(room.take_text(next(texts)))))
+        else:
+            members.append((name, _part(value, room, depth + 1)))
+
+    return ValueTree(counted(total, "value"), tuple(members), total - len(shown))
 
 
 def _table(objects: list[JSONObject], room: _Room) -> ShownTable:

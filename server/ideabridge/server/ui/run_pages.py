@@ -27,6 +27,7 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui import drawing
 from ideabridge.server.ui.call_names import CallName, call_names
+from ideabridge.server.ui.call_results import call_results, value_in_line
 from ideabridge.server.ui.histories import KeptJournal, read_until
 from ideabridge.server.ui.outputs import shown_output
 from ideabridge.server.ui.reference_words import ReferenceWords
@@ -185,14 +186,19 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
     names = call_names(bar.name for bar in trace.bars)
     progresses = [] if history is None else history.machine.history
     folded = _UNFOLDED
+    results = {}
     if history is not None:
         folded = _folded_values(history, trace, about, record, names)
+        # The output of a single call is its result.
+        if not (history.machine.has_output and len(trace.bars) == 1):
+            results = call_results(history.machine, [row.number for row in rows.rows])
     return {
         "record": record,
         "status": about.status if is_now else "replayed",
         "reason": about.reason,
         "trace": trace,
         "timeline": rows,
+        "results": results,
         "seconds": (run_seconds(record) if is_now else None) or rows.seconds,
         "href": href,
         "at": about.at,
@@ -326,7 +332,9 @@ def _request_of(record: RunRecord, trace: Trace, run_input: JSONObject) -> list[
             for name, value in _parameters_in(trace.bars[0].call)
             if not (isinstance(value, str) and value.startswith("†"))
         ]
-    return [(name, in_one_line(value, _LONGEST_ASKED)) for name, value in parameters[:_MOST_ASKED]]
+    return [
+        (name, value_in_line(value, _LONGEST_ASKED)) for name, value in parameters[:_MOST_ASKED]
+    ]
 
 
 def _task_of(store: Store, record: RunRecord, run_input: JSONObject) -> str:
@@ -389,7 +397,7 @@ def _values_of_call(place: JSON, history: RunHistory) -> str:
         return ""
 
     parameters = object_or_empty(call_json(place, calls[place]).get("parameters"))
-    words = [f"{name} {in_one_line(value, 40)}" for name, value in _parameters_in(parameters)]
+    words = [f"{name} {value_in_line(value, 40)}" for name, value in _parameters_in(parameters)]
     return in_one_line(", ".join(words[:_MOST_ASKED]), _LONGEST_VALUES)
 
 

@@ -1,0 +1,127 @@
+"""Call results: what the calls of a run returned, in a few words and lines for its page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from ideabridge.bridge.context.payloads import without_payload
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.server.ui.showing import LONGEST, in_few_words, in_one_line
+from ideabridge.server.ui.shown_numbers import shown_numbers
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.names import counted, visible
+
+_LONGEST_LINE: Final = 120
+"""Maximum length, in characters, of the line about a result."""
+
+_LONGEST_PART: Final = 160
+"""Maximum length, in characters, of a line of the beginning of a result."""
+
+_MOST_LINES: Final = 6
+"""Maximum number of lines of the beginning of a result."""
+
+_MOST_MEMBERS: Final = 10
+"""Maximum number of members of an object, or of items of a list, in a line."""
+
+_MOST_UNFOLDED: Final = 20
+"""Maximum number of results of a page that can be unfolded. The others are only lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultLines:
+    """The beginning of the result of a call.
+
+    Attributes:
+        line: the result in one line.
+        more: the first lines of the result, or nothing if `line` contains the whole result.
+    """
+
+    line: str
+    more: tuple[str, ...] = ()
+
+
+def call_results(machine: Machine, numbers: Iterable[int]) -> dict[int, ResultLines]:
+    """Return the beginnings of the results of calls, keyed by the numbers of the calls. A call that
+    has no result, or an empty one, is left out.
+    """
+    results: dict[int, ResultLines] = {}
+    unfolded = 0
+    for number in numbers:
+        if not 0 <= number < len(machine.history):
+            continue
+
+        progress = machine.history[number]
+        if not progress.settled or progress.error is not None or progress.value in (None, "", {}):
+            continue
+
+        result = result_lines(progress.value)
+        if result.more:
+            unfolded += 1
+        if unfolded > _MOST_UNFOLDED:
+            result = ResultLines(result.line)
+        results[number] = result
+
+    return results
+
+
+def result_lines(value: JSON) -> ResultLines:
+    """Return the beginning of a result."""
+    line = value_in_line(value, _LONGEST_LINE)
+    parts = _parts(value)
+    is_whole = len(parts) <= 1 or (isinstance(value, dict) and not line.endswith("…"))
+    if is_whole and not line.endswith("…"):
+        return ResultLines(line)
+    return ResultLines(line, tuple(parts))
+
+
+def value_in_line(value: JSON, most: int) -> str:
+    """Return a value on one line, cut after `most` characters, without the punctuation of JSON.
+    What is inside an object or a list within the value is only counted.
+    """
+    if isinstance(value, dict) and value:
+        return in_one_line(", ".join(_members(value)), most)
+    if isinstance(value, list) and value:
+        number = counted(len(value), "item")
+        first = value[0]
+        if isinstance(first, (dict, list)):
+            return in_one_line(f"{number}, the first: {value_in_line(first, most)}", most)
+        items = ", ".join(_plain(item) for item in value[:_MOST_MEMBERS])
+        return in_one_line(f"{number}: {items}", most)
+    if isinstance(value, list):
+        return "an empty list"
+    if isinstance(value, float):
+        return _plain(value)
+    return in_one_line(value, most)
+
+
+def _parts(value: JSON) -> list[str]:
+    """Return the first lines of a result: lines of a text, items of a list, or members of an
+    object.
+    """
+    if isinstance(value, str):
+        lines = [line for line in value[:LONGEST].splitlines() if line.strip()]
+        return [visible(line[:_LONGEST_PART]) for line in lines[:_MOST_LINES]]
+    if isinstance(value, list):
+        return [value_in_line(item, _LONGEST_PART) for item in value[:_MOST_LINES]]
+    if isinstance(value, dict):
+        return [in_one_line(member, _LONGEST_PART) for member in _members(value)]
+    return []
+
+
+def _members(value: dict[str, JSON]) -> list[str]:
+    """Return the names and values of the first members of an object."""
+    readable = without_payload(value)
+    return [
+        f"{in_one_line(name, 40)} {_plain(member)}"
+        for name, member in islice(readable.items(), _MOST_MEMBERS)
+    ]
+
+
+def _plain(value: JSON) -> str:
+    """Return a value within another one in a few words."""
+    if isinstance(value, float):
+        return shown_numbers([value])[0]
+    return in_few_words(value, _LONGEST_LINE)
