@@ -425,10 +425,9 @@ def _lines(run: Run, all_tools: list[Tool], search: ToolSearch, tools: list[Tool
             str(message.value) for message in run.machine.messages if message.type == "text"
         )
         always = [tool for tool in tools if tool.module is None and tool.name in _BUILT_IN]
-        best, _ = search.find(all_tools, task[:_TASK_CHARACTERS], _MOST_TOOLS)
-        listed = [*always, *(tool for tool in best if tool.key in keys and tool not in always)][
-            :_MOST_TOOLS
-        ]
+        matches = search.find(all_tools, task[:_TASK_CHARACTERS], _MOST_TOOLS)
+        others = [tool for tool in matches.tools if tool.key in keys and tool not in always]
+        listed = [*always, *others][:_MOST_TOOLS]
 
     names = ProgramNames(tools)
     lines: list[str] = []

@@ -18,7 +18,7 @@ from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.direct_calls import DirectCalls
-from ideabridge.server.search import ToolSearch, tool_line
+from ideabridge.server.search import Matches, ToolSearch, tool_line
 from ideabridge.server.served_tools import published_description
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
@@ -127,19 +127,20 @@ class Finding:
         offer: Offer,
         *,
         weak: bool,
-    ) -> tuple[list[Tool], int]:
-        """Return the tools that best fit the questions, up to `most` per question, and the number
-        of tools that fit. This is the largest number for any one question, but at least the number
-        of returned tools. For `weak`, see `ToolSearch.find`.
+    ) -> Matches:
+        """Return the tools that best fit the questions, up to `most` per question. The total is
+        the largest for any one question, but at least the number of returned tools. For `weak`, see
+        `ToolSearch.find`.
         """
+        search = self._search_in(offer)
         tools: dict[ToolKey, Tool] = {}
-        count = 0
+        total = 0
         for words in questions:
-            best, fitting = self._search_in(offer).find(offer.known, words, most, module, weak=weak)
-            tools |= {tool.origin: tool for tool in best}
-            count = max(count, fitting)
+            matches = search.find(offer.known, words, most, module, weak=weak)
+            tools |= {tool.origin: tool for tool in matches.tools}
+            total = max(total, matches.total)
 
-        return list(tools.values()), max(count, len(tools))
+        return Matches(list(tools.values()), max(total, len(tools)))
 
     def _search_answer(
         self,

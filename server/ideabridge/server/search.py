@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from ideabridge.bridge.offer.tool_names import look_alikes
 from ideabridge.bridge.programs.names import ProgramNames
@@ -97,6 +97,18 @@ def _synonyms() -> dict[str, set[str]]:
 _SYNONYMS: Final = _synonyms()
 
 
+class Matches(NamedTuple):
+    """The result of a search.
+
+    Attributes:
+        tools: the best matches, best first.
+        total: the number of all tools that match.
+    """
+
+    tools: list[Tool]
+    total: int
+
+
 class ToolSearch:
     """An index of a list of tools, which is rebuilt when it is used with a different list.
 
@@ -120,10 +132,8 @@ class ToolSearch:
         module: str | None = None,
         *,
         weak: bool = True,
-    ) -> tuple[list[Tool], int]:
-        """Return the best matches, starting with the best, and the total number of matches.
-
-        A tool whose name is exactly `words` comes first.
+    ) -> Matches:
+        """Return the best matches. A tool whose name is exactly `words` comes first.
 
         Args:
             tools: the tools to search.
@@ -132,25 +142,14 @@ class ToolSearch:
             module: the server whose tools to search, or None for all tools.
             weak: whether to include matches that are much worse than the best.
         """
-        if tools is not self._tools:
-            self._index(tools)
-
+        self._index(tools)
         words = words[:_MOST_CHARACTERS]
         word_list = _words(words)
         if not word_list:
             in_module = [tool for tool in tools if _is_in(tool, module)]
-            return in_module[:limit], len(in_module)
+            return Matches(in_module[:limit], len(in_module))
 
-        scores: dict[int, float] = {}
-        for number, score in self._matches(_any_of(word_list)):
-            tool = tools[number]
-            if not _is_in(tool, module):
-                continue
-            if tool.origin in self.look_alikes:
-                # A look-alike comes after the tool that it resembles.
-                score /= 2
-            scores[number] = score
-
+        scores = self._scores(tools, word_list, module)
         best = max(scores.values(), default=0.0)
         for number in self._exact.get(words.strip().lower(), ()):
             if _is_in(tools[number], module):
@@ -160,13 +159,26 @@ class ToolSearch:
         if not weak:
             ranked = [number for number in ranked if scores[number] >= best * _WEAK]
 
-        return [tools[number] for number in ranked[:limit]], len(ranked)
+        return Matches([tools[number] for number in ranked[:limit]], len(ranked))
+
+    def _scores(self, tools: list[Tool], words: list[str], module: str | None) -> dict[int, float]:
+        """Return the score of each tool that contains one of the words, keyed by its place."""
+        any_word = " OR ".join(map(_word_query, words))
+        scores: dict[int, float] = {}
+        for number, score in self._matches(any_word):
+            tool = tools[number]
+            if not _is_in(tool, module):
+                continue
+            if tool.origin in self.look_alikes:
+                # A look-alike comes after the tool that it resembles.
+                score /= 2
+            scores[number] = score
+
+        return scores
 
     def fits(self, tools: list[Tool], words: str) -> bool:
         """Return whether any tool matches every word. Return False if there are no words."""
-        if tools is not self._tools:
-            self._index(tools)
-
+        self._index(tools)
         word_list = _words(words[:_MOST_CHARACTERS])
         if not word_list:
             return False
@@ -182,6 +194,10 @@ class ToolSearch:
         return self._table.execute(_MATCH, (query, most)).fetchall()
 
     def _index(self, tools: list[Tool]) -> None:
+        """Index a list of tools, unless it is the list that is indexed now."""
+        if tools is self._tools:
+            return
+
         self._tools = tools
         self.look_alikes = look_alikes(tools)
         self.names = ProgramNames(tools)
@@ -249,10 +265,6 @@ def _word_query(word: str) -> str:
     if len(word) < _PREFIX:
         return f'"{word}"'
     return f'("{word}" OR "{word}"*)'
-
-
-def _any_of(words: list[str]) -> str:
-    return " OR ".join(map(_word_query, words))
 
 
 # -- lines -----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import ToolKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,11 @@ class WrittenCall:
         if module is not None:
             names["_module"] = module
         return {**names, **self.parameters}
+
+    @property
+    def key(self) -> ToolKey:
+        """The server and the tool that the call names, like the key of a tool."""
+        return self.module, self.tool
 
     @property
     def parameters(self) -> JSONObject:

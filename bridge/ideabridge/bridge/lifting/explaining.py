@@ -109,13 +109,13 @@ class _Explaining:
         places = range(len(self._calls))
         as_written = sorted(places, key=lambda place: self._calls[place].chosen)
         for place in as_written:
-            self._see_results_before(self._calls[place].chosen)
+            self._see_results_before(self._step_of_author(place))
             call = lifted.calls[place]
             leaves = list(leaves_of_call(call, place, lifted.catalogue, self._is_whole))
             self._explain_all(leaves)
             leaves_by_place[place] = leaves
 
-        self._see_results_before(lifted.function.run.machine.step)
+        self._see_results_before(self._step_of_author(None))
         output_leaves = list(leaves_of_output(lifted.output, self._is_whole))
         self._explain_all(output_leaves)
 
@@ -124,6 +124,15 @@ class _Explaining:
         for place in places:
             lifted.leaves += leaves_by_place[place]
         lifted.leaves += output_leaves
+
+    def _step_of_author(self, place: int | None) -> int:
+        """Return the Request that the author of a call, or of the output, was answering. The author
+        had seen the results of all Requests before it.
+        """
+        if place is None:
+            # The author of the output had seen the results of all Requests.
+            return self._lifted.function.run.machine.step
+        return self._calls[place].chosen
 
     def _see_results_before(self, step: int) -> None:
         """Index the results of all Requests before a Request."""
@@ -292,13 +301,7 @@ class _Explaining:
         if source is None or not self._lifted.requests:
             return False
 
-        if leaf.place is None:
-            # The author of the output had seen the results of all Requests.
-            step = self._lifted.function.run.machine.step
-        else:
-            step = self._calls[leaf.place].chosen
-
-        return selects_by_data(self._aligned, source, step)
+        return selects_by_data(self._aligned, source, self._step_of_author(leaf.place))
 
     # -- comparing several runs --------------------------------------------------------------------
 

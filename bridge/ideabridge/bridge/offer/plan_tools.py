@@ -57,17 +57,11 @@ class PlanTools:
             PlanError: a definition passes its calls to a tool or idea that does not exist here.
         """
         offer = self._offer
-        modules = [call.module for call in self.calls if not _is_step(call)]
-        rooms = offer.rooms(modules, self._caller)
-        if any(names_program(call, offer.known_catalogue) for call in self.calls):
-            rooms.append(RUN_PROGRAM)
-
-        rooms += offer.passing_to_ideas(self._caller)
+        catalogue = offer.catalogue
         if self._published:
             catalogue = offer.real_catalogue
-        else:
-            catalogue = offer.catalogue
 
+        rooms = self._rooms()
         defined = defined_by_plan(self._plan)
         if defined:
             catalogue = offer.with_defined(catalogue.tools, defined, rooms, caller=self._caller)
@@ -79,6 +73,16 @@ class PlanTools:
             if ideas:
                 catalogue = catalogue.joined(ideas, ())
         return catalogue
+
+    def _rooms(self) -> list[Tool]:
+        """Return the rooms that the plan names, and the tools that pass their calls to ideas."""
+        offer = self._offer
+        modules = [call.module for call in self.calls if call.key != RUN_PROGRAM.key]
+        rooms = offer.rooms(modules, self._caller)
+        if any(names_program(call, offer.known_catalogue) for call in self.calls):
+            rooms.append(RUN_PROGRAM)
+
+        return [*rooms, *offer.passing_to_ideas(self._caller)]
 
     def _plain_ideas(self, catalogue: Catalogue) -> list[Tool]:
         """Return the ideas named by calls without `_module`. A name refers to an idea only if no
@@ -287,15 +291,11 @@ class PlanTools:
         return unknown
 
 
-def _is_step(call: WrittenCall) -> bool:
-    return (call.module, call.tool) == RUN_PROGRAM.key
-
-
 def _for_rooms(catalogue: Catalogue, calls: Iterable[WrittenCall]) -> list[Tool]:
     """Return the tools that the clean rooms of a plan can call."""
     tools: list[Tool] = []
     for call in calls:
-        if (call.module, call.tool) != (ANONYMOUS, SOLVE.name):
+        if call.key != (ANONYMOUS, SOLVE.name):
             continue
 
         patterns = list_or_empty(call.members.get("tools"))

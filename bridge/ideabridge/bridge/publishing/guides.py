@@ -14,7 +14,7 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.publishing.importing import own_cycle
-from ideabridge.bridge.runs.called_ideas import without_cycles
+from ideabridge.bridge.runs.called_ideas import next_version, without_cycles
 from ideabridge.bridge.runs.pins import pins_for, with_own_module
 from ideabridge.bridge.store.published import PublishedGuide
 from ideabridge.bridge.store.results import Copies
@@ -132,9 +132,8 @@ def _tools_of(
     """
     defined = {tool.name for tool in defined_tools(messages)}
     catalogue = function.run.machine.catalogue
-    version = store.publications.last_version(name) + 1
     tools: list[JSON] = []
-    for tool in without_cycles(store, name, version, catalogue.tools):
+    for tool in without_cycles(store, next_version(store, name), catalogue.tools):
         is_defined = tool.module is None and tool.name in defined
         if not is_defined and not is_reader(tool):
             tools.append(list[JSON](tool.origin))

@@ -181,7 +181,7 @@ class _PresentHints:
                 continue
 
             if not call.has_result:
-                keys.append((call.module, call.tool))
+                keys.append(call.key)
 
         return keys
 

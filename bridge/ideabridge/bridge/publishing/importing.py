@@ -24,7 +24,7 @@ from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.programs.sandbox import LONGEST_PROGRAM
 from ideabridge.bridge.publishing.idea_tools import hints_of
 from ideabridge.bridge.publishing.programs import declared_calls
-from ideabridge.bridge.runs.called_ideas import cycle_through
+from ideabridge.bridge.runs.called_ideas import cycle_through, next_version
 from ideabridge.bridge.runs.replay import context_to_solve
 from ideabridge.bridge.runs.starts import start_solve
 from ideabridge.bridge.store.idea import Publication
@@ -197,8 +197,7 @@ def own_cycle(store: Store, name: str, calls: list[WrittenCall]) -> str | None:
     """Return a sentence that names the ideas through which a plan would call itself once it is
     published as `name`, or None if it would not.
     """
-    version = store.publications.last_version(name) + 1
-    cycle = cycle_through(store, name, version, calls)
+    cycle = cycle_through(store, next_version(store, name), calls)
     return None if cycle is None else f"it would call itself: {' -> '.join(cycle)}"
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
 
 from ideabridge.bridge.context.written_call import WrittenCall, written_calls
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -15,6 +16,28 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, is_idea
+
+
+class IdeaVersion(NamedTuple):
+    """A version of a published idea."""
+
+    name: str
+    version: int
+
+    @classmethod
+    def of(cls, publication: Publication) -> IdeaVersion:
+        """Return the version that a publication is."""
+        return cls(publication.name, publication.version)
+
+    @property
+    def modules(self) -> tuple[str, str]:
+        """The servers under which calls can name this version while it is the current one."""
+        return f"{IDEA}{self.name}", f"{IDEA}{self.name}@{self.version}"
+
+
+def next_version(store: Store, name: str) -> IdeaVersion:
+    """Return the version that the next publication of a name gets."""
+    return IdeaVersion(name, store.publications.last_version(name) + 1)
 
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
@@ -29,12 +52,9 @@ def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[
     return places
 
 
-def _asks(
-    store: Store, catalogue: Catalogue, call: WrittenCall, visited: set[tuple[str, int]]
-) -> bool:
-    """Return whether a call asks a model.
-
-    `visited` contains the (name, version) of each idea that has already been examined.
+def _asks(store: Store, catalogue: Catalogue, call: WrittenCall, visited: set[IdeaVersion]) -> bool:
+    """Return whether a call asks a model. `visited` contains the ideas that have already been
+    examined.
     """
     if call.has_result:
         return False
@@ -48,47 +68,43 @@ def _asks(
 
     # The call itself asks no model, so look into the idea that it might name.
     for idea in called_ideas(store, [call]):
-        key = (idea.name, idea.version)
-        if key in visited:
+        version = IdeaVersion.of(idea)
+        if version in visited:
             continue
 
-        visited.add(key)
+        visited.add(version)
         if idea.guide is not None:
             # A mind solves this idea again each time it is called.
             return True
-        for inner_call in _calls_of(idea):
-            if _asks(store, catalogue, inner_call, visited):
-                return True
+        if any(_asks(store, catalogue, inner, visited) for inner in _calls_of(idea)):
+            return True
 
     return False
 
 
 def cycle_through(
-    store: Store, name: str, version: int, calls: Iterable[WrittenCall]
+    store: Store, idea: IdeaVersion, calls: Iterable[WrittenCall]
 ) -> list[str] | None:
     """Return the chain of ideas through which a plan would call itself, or None if it would not.
 
-    The plan consists of `calls`, and would be published as the given version of `name`. The chain
-    begins and ends with `name`.
+    The plan consists of `calls`, and would be published as `idea`. The chain begins and ends with
+    the name of `idea`.
     """
     # A call to another version of the same name is not a cycle, because a version never changes.
-    own_modules = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
+    own_modules = idea.modules
     # The plans that have not been examined yet, each with the chain of ideas that leads to it.
-    waiting: list[tuple[list[str], list[WrittenCall]]] = [([name], list(calls))]
-    visited: set[tuple[str, int]] = set()
+    waiting: list[tuple[list[str], list[WrittenCall]]] = [([idea.name], list(calls))]
+    visited: set[IdeaVersion] = set()
     while waiting:
         chain, plan_calls = waiting.pop()
         if any(call.module in own_modules for call in plan_calls):
-            return [*chain, name]
+            return [*chain, idea.name]
 
-        for idea in called_ideas(store, plan_calls):
-            key = (idea.name, idea.version)
-            if key in visited:
-                continue
-
-            visited.add(key)
-            longer_chain = [*chain, idea.name]
-            waiting.append((longer_chain, _calls_of(idea)))
+        for called in called_ideas(store, plan_calls):
+            version = IdeaVersion.of(called)
+            if version not in visited:
+                visited.add(version)
+                waiting.append(([*chain, called.name], _calls_of(called)))
 
     return None
 
@@ -139,22 +155,20 @@ def _with_plain_idea(call: WrittenCall, own: Collection[str]) -> WrittenCall:
     return dataclasses.replace(call, module=f"{IDEA}{call.tool}")
 
 
-def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
-    """Return the tools that cannot lead back to the given version of the idea `name` within a run
-    of that version.
-    """
-    return [tool for tool in tools if not _leads_to(store, name, version, tool)]
+def without_cycles(store: Store, idea: IdeaVersion, tools: Iterable[Tool]) -> list[Tool]:
+    """Return the tools that cannot lead back to `idea` within a run of it."""
+    return [tool for tool in tools if not _leads_to(store, idea, tool)]
 
 
-def _leads_to(store: Store, name: str, version: int, tool: Tool) -> bool:
-    """Return whether a call to a tool could end up calling the given version of the idea `name`."""
+def _leads_to(store: Store, idea: IdeaVersion, tool: Tool) -> bool:
+    """Return whether a call to a tool could end up calling `idea`."""
     if not is_idea(tool.module):
         return False
 
     # Another version of the same idea counts, too.
     called_name, _, _ = tool.module.removeprefix(IDEA).partition("@")
-    if called_name == name:
+    if called_name == idea.name:
         return True
 
     call = WrittenCall(tool.name, tool.module)
-    return cycle_through(store, name, version, [call]) is not None
+    return cycle_through(store, idea, [call]) is not None

@@ -24,7 +24,7 @@ from ideabridge.bridge.offer.defined_tools import defined_tools
 from ideabridge.bridge.offer.offer import Offer
 from ideabridge.bridge.offer.plan_tools import PlanTools
 from ideabridge.bridge.plan import Plan, read_published, with_defaults
-from ideabridge.bridge.runs.called_ideas import called_ideas, without_cycles
+from ideabridge.bridge.runs.called_ideas import IdeaVersion, called_ideas, without_cycles
 from ideabridge.bridge.runs.idea_needs import tools_listed_by, why_not_here
 from ideabridge.bridge.runs.pins import (
     Pin,
@@ -294,7 +294,7 @@ class Ways:
         defined = defined_tools(read_context(context))
         await self._offer.reach(module for module, _ in guide.origins)
         offered = self._offer.named(guide.origins, caller)
-        tools = without_cycles(self._store, publication.name, publication.version, offered)
+        tools = without_cycles(self._store, IdeaVersion.of(publication), offered)
         keys = {tool.key for tool in (*tools, *defined)}
         others = [tool for tool in more if tool.key not in keys]
         return self._offer.with_defined(tools, defined, others, caller=caller)

@@ -176,31 +176,29 @@ def _write(change: FileChange, record: SetupRecord) -> bool:
     if target.exists():
         mode = stat.S_IMODE(target.stat().st_mode)
 
-    # The step for the edit. The list stays empty until the edit is about to be made.
-    steps: list[FileStep] = []
+    # The step for the edit, or None until the edit is about to be made.
+    step: FileStep | None = None
 
     def note(file: EditedFile) -> None:
+        nonlocal step
         # Forget the earlier step, because the edit is repeated if another program has written the
         # file in the meantime.
-        _forget(steps, record)
+        if step is not None:
+            record.remove(step)
+
         step = FileStep(title=change.title, file=file, mode=mode)
-        steps.append(step)
         record.add(step)
 
     text = change.applied(read_host_text(change.path, change.format))
     try:
         text.edit(private=change.is_private, project=change.project, note=note)
     except HostFileError:
-        _forget(steps, record)
+        # The edit was not made.
+        if step is not None:
+            record.remove(step)
         raise
 
-    return bool(steps)
-
-
-def _forget(steps: list[FileStep], record: SetupRecord) -> None:
-    """Remove the step for an edit that was not made."""
-    while steps:
-        record.remove(steps.pop())
+    return step is not None
 
 
 def _trust(file: Path, expected: str, record: SetupRecord) -> None:
