@@ -56,7 +56,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """The origin of a value: the input if `place` is None, otherwise the result of the call at
+    """Where a value comes from: the input if `place` is None, otherwise the result of the call at
     `place` in the plan.
     """
 
@@ -65,8 +65,8 @@ class ValueSource:
 
     @property
     def above(self) -> list[tuple[ValueSource, str]]:
-        """The lists and objects that contain the value, outermost first. Each is paired with the
-        key that leads to the next one.
+        """The lists and objects that contain the value, outermost first, each with the key that
+        leads to the next one.
         """
         above: list[tuple[ValueSource, str]] = []
         for depth, key in enumerate(self.path):
@@ -80,7 +80,7 @@ class AlignedRun:
 
     Args:
         function: the run as a function.
-        calls: the run's calls, indexed by their place in the plan.
+        calls: the run's calls, in the order of their places in the plan.
     """
 
     def __init__(self, function: Function, calls: Sequence[Executed]) -> None:
@@ -95,7 +95,7 @@ class AlignedRun:
 
     @cached_property
     def recorded(self) -> dict[int, int]:
-        """Maps places in the plan to call numbers in the run, for the calls that the run made."""
+        """The numbers of the calls that the run made, keyed by their places in the plan."""
         return {place: call.index for place, call in enumerate(self.calls) if call.is_made}
 
     @cached_property
@@ -155,8 +155,8 @@ class AlignedRun:
         return first
 
     def written_reference(self, place: int, keys: Path) -> str | None:
-        """Return the reference that was written at a place, or None if a literal was written there.
-        The reference uses the run's call numbers.
+        """Return the reference, with the run's call numbers, that was written at a place, or None
+        if a literal was written there.
         """
         written = read(self.calls[place].raw, keys)
         if isinstance(written, str) and is_reference(written):
@@ -182,7 +182,7 @@ class AlignedRun:
 
     def reference_to(self, source: ValueSource) -> str | None:
         """Return the reference with which a plan reads a source, or None if no reference is certain
-        to read it.
+        to do so.
         """
         if source.place is None:
             return format_reference(("input", *source.path))
@@ -202,7 +202,7 @@ class AlignedRun:
 
     @cached_property
     def _writers(self) -> PathIndex:
-        """Maps each path to the places of the calls that write to it."""
+        """The places of the calls that write to each path."""
         writers = PathIndex()
         for place, call in enumerate(self.calls):
             for path in call.progress.call.writes:
@@ -210,8 +210,8 @@ class AlignedRun:
         return writers
 
     def source_of(self, operand: Reference) -> ValueSource | None:
-        """Return the source that an operand in the run reads, or None if the operand reads neither
-        the input nor the result of a single call.
+        """Return the source that an operand in the run reads, or None if it reads neither the input
+        nor the result of a single call.
         """
         number = _number_of(operand)
         if number is None:
@@ -235,8 +235,8 @@ class AlignedRun:
         return self.source_in_plan(operand)
 
     def _source_outside_results(self, operand: Reference) -> ValueSource | None:
-        """Return the source of an operand that reads the input, or a part of the state that a
-        single call has set.
+        """Return the source of an operand that reads the input, or a part of the state set by a
+        single call.
         """
         if operand.kind == "input":
             return ValueSource(None, operand.path)
@@ -264,8 +264,8 @@ class AlignedRun:
 
 
 def _number_of(operand: Reference) -> int | None:
-    """Return the number of the call whose result an operand reads, or None if the operand reads
-    something else.
+    """Return the number of the call whose result an operand reads, or None if it reads something
+    else.
     """
     if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
         return int(operand.path[0])
@@ -320,7 +320,7 @@ def is_position(aligned: AlignedRun, source: ValueSource) -> bool:
 
 
 def _schema_of(aligned: AlignedRun, place: int | None) -> JSON:
-    """Return the schema of the input or of a call's result, or None if there is no schema."""
+    """Return the schema of the input or of a call's result, or None if there is none."""
     if place is None:
         return aligned.function.input_schema
     tool = aligned.calls[place].progress.call.tool

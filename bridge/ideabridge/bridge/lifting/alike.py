@@ -45,14 +45,14 @@ stay cheap, because nobody asked for it.
 
 
 class OtherShapeError(PublicationError):
-    """The calls of the other run differ from those of the lifted run."""
+    """Raised when the calls of the other run differ from those of the lifted run."""
 
 
 def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> AlignedRun:
     """Align another run of the same task with the plan.
 
     Raises:
-        OtherShapeError: the run made different calls; the message says which.
+        OtherShapeError: the run made different calls. The message says which.
         PublicationError: the run had the same data as the lifted run, or cannot be examined.
         UnknownRunError, UnknownIdeaError: this caller has no such run.
     """
@@ -84,9 +84,9 @@ def aligned_run(mine: Lifted, store: Store, run_id: str, caller: str) -> Aligned
 
 
 def _placed(mine: Lifted, other: Lifted, where: str) -> list[Executed]:
-    """Return the calls of another run, indexed by place in the plan.
+    """Return the calls of another run, in the order of their places in the plan.
 
-    The n-th call of a tool in one run matches the n-th call of the same tool in the other run.
+    The n-th call of a tool in one run matches the n-th call of that tool in the other run.
 
     Raises:
         OtherShapeError: the runs made different calls.
@@ -146,9 +146,10 @@ def _in_turn(
 
     Args:
         calls: the calls of the lifted run.
-        places: the places that are compared.
-        others: the other run's calls, in order. For each tool, there are as many of these calls as
-            there are compared places.
+        places: the places to compare.
+        others: the other run's calls, in order. For each tool, there are as many of them as there
+            are
+            places to compare.
     """
     by_tool: dict[ToolKey | None, deque[Executed]] = {}
     for call in others:
@@ -186,7 +187,7 @@ def _had_other_data(call: Progress, again: Progress) -> bool:
 
 
 def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
-    """Describe the first difference between the data flow in the two runs, as far as both contain
+    """Describe the first difference between the data flows in the two runs, as far as both contain
     references.
     """
     for place, (call, again) in enumerate(zip(mine.calls, other.calls, strict=True)):
@@ -215,7 +216,7 @@ def _other_source(
     mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str
 ) -> str | None:
     """Return why the other run's value at a place cannot come from the source that `text` reads, or
-    None if it can. `text` is the reference that the lifted run has at this place.
+    None if it can. `text` is the lifted run's reference at this place.
     """
     sources = mine.sources_of(parse_reference(text))
     written = other.written_reference(place, keys)
@@ -231,9 +232,7 @@ def _other_source(
 
 
 def _fields(sources: list[ValueSource]) -> list[ValueSource]:
-    """Return the sources without list positions, because each run can select different
-    positions.
-    """
+    """Return the sources without list positions, because each run can select other positions."""
     fields: list[ValueSource] = []
     for source in sources:
         path = tuple("*" if key.isdecimal() else key for key in source.path)
@@ -265,7 +264,8 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
     """Return up to five of the caller's latest runs that made the same calls with other data.
 
     At most about 500 calls are read. The runs count as evidence only if a person names them,
-    because a run of an unrelated task can have the same shape.
+    because a
+    run of an unrelated task can have the same shape.
     """
     alike: list[AlignedRun] = []
     own_runs = {mine.aligned.run_id, *(other.run_id for other in mine.others)}
@@ -294,7 +294,7 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
 
 
 def _tools(store: Store, run_id: str) -> set[str]:
-    """Return the names of the tools that a run's calls name."""
+    """Return the names of the tools in a run's calls."""
     names: set[str] = set()
     for step in store.ideas.of_run(run_id):
         names.update(step.meta.tools)

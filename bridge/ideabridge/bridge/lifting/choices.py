@@ -52,8 +52,8 @@ def read_choices(raw: JSONObject | None) -> Choices:
     """Read `{"take": {path: reference | explanation | "keep" | "mind"}, "runs": [ids]}`.
 
     Raises:
-        PublicationError: the value does not have this shape; the message names the place that
-            differs and what was expected.
+        PublicationError: the value does not have this shape. The message says where, and what was
+            expected.
     """
     raw = raw or {}
     for key in raw:

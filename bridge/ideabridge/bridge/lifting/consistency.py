@@ -39,7 +39,7 @@ def inconsistency(
     unmade: Collection[int] = (),
 ) -> str | None:
     """Return how the calls or the output of a plan differ from those of a run, or None if they are
-    the same.
+    equal.
 
     The plan gets the run's input. No tool runs, because every call is answered with the recorded
     result.
@@ -50,8 +50,7 @@ def inconsistency(
         places: maps each place in the plan to the number of the call in the run. None means that
             the run executed this plan.
         catalogue: the available tools, or None for the tools of the run.
-        unmade: places of read-only calls that the run did not make. These calls are answered with
-            null.
+        unmade: places of read-only calls that the run did not make. They are answered with null.
     """
     machine = _plan_machine(run, catalogue or run.machine.catalogue, plan)
     calls, shared = plan.expanded()
@@ -89,8 +88,8 @@ def inconsistency(
 def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
     """Return a machine at the start of a plan, with a run's settings.
 
-    Calls do not need approval, and any number of calls can run in parallel, so that each call is
-    due as early as possible. If the plan has more calls than the limit allows, the limit is raised.
+    Calls need no approval, and any number of them can run in parallel, so that each call is due as
+    early as possible. If the plan has more calls than the limit allows, the limit is raised.
     """
     settings = replace(
         run.machine.settings,
@@ -115,8 +114,8 @@ def _plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine
 
 
 def _without_questions(explained: JSONObject | None) -> JSONObject | None:
-    """Return the members of `explained` that determine a plan's values. Well-formed members that
-    only make the plan ask questions are left out.
+    """Return the members of `explained` that determine a plan's values, without well-formed members
+    that only make the plan ask questions.
     """
     if explained is None:
         return None
@@ -137,8 +136,8 @@ types; see `context/plan_literals.py`.
 
 
 class _Comparison:
-    """Answers each call in a plan with the result of the same call in a run. The results come in
-    the order in which the run's calls ended.
+    """Answers each call in a plan with the result of the same call in a run, in the order in which
+    the run's calls ended.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ def contrast(now: JSON, before: JSON, limit: int = 200) -> str:
 
 
 def _first_difference(now: Mapping[str, JSON], before: Mapping[str, JSON]) -> str | None:
-    """Return the first key under which both objects have a value and the values differ, or None."""
+    """Return the first key under which both objects have different values, or None."""
     for key, value in before.items():
         if key in now and encode_text(now[key]) != encode_text(value):
             return key
@@ -82,7 +82,7 @@ def _members(value: JSON) -> Mapping[str, JSON] | None:
 
 
 def _window(text: str, begin: int, size: int) -> str:
-    """Return a part of a string, with an ellipsis where the string was cut."""
+    """Return a part of a string, with an ellipsis wherever it was cut."""
     before = "..." if begin else ""
     after = "..." if len(text) > begin + size else ""
     return encode_text(f"{before}{text[begin : begin + size]}{after}")

@@ -126,11 +126,12 @@ class PlanDraft:
 
     @cached_property
     def watch(self) -> dict[int, list[str]]:
-        """For each call, the unread parts of the input and of results that its author had seen,
-        keyed by the place of the call.
+        """For each call, the unread parts of the input and of results that the call's author had
+        seen, keyed by the place of the call.
 
         Such a part might be the reason for the call. The parts of a value are watched by the first
-        call after the value, and by each later call that might change something.
+        call
+        after the value, and by each later call that might change something.
         """
         if not self.lifted.requests:
             # The author wrote the plan for any input, before any result existed, so no part can
@@ -227,7 +228,7 @@ class PlanDraft:
 
     def arguments(self, run: AlignedRun) -> JSONObject:
         """Return the arguments for which the tool repeats a run: the run's input, and the run's
-        values for the parameters that have a default. Followed values do not have to be passed.
+        values for the parameters that have a default. Followed values need not be passed.
         """
         arguments: JSONObject = {}
         for key, value in (run.function.input or {}).items():
@@ -272,8 +273,8 @@ class PlanDraft:
         )
 
     def confirmations(self) -> tuple[list[str], list[str]]:
-        """Return the ids of the runs with other data that the plan reproduces and, for each run
-        that it does not reproduce, the reason.
+        """Return the ids of the runs with other data that the plan reproduces, and a reason for
+        each of those that it does not reproduce.
         """
         return self._confirmations
 
@@ -292,7 +293,7 @@ class PlanDraft:
 
 
 def _has_document(run: AlignedRun, reference: str) -> bool:
-    """Return whether a run has the result that a reference reads, in whole or in part."""
+    """Return whether a run has the result that a reference reads, or that it reads a part of."""
     path = operand_path(reference)
     return path[0] == "results" and not isinstance(run.read(format_reference(path[:2])), Missing)
 
@@ -334,8 +335,8 @@ _MEMBERS: Final = 20
 
 
 def _parts(root: str, value: JSON | Missing) -> Iterator[str]:
-    """Yield references to the parts of a result: members of objects down to two levels, but no list
-    items.
+    """Yield references to the parts of a result: members of objects, down to two levels, but no
+    list items.
     """
     members = opened(value)
     if not isinstance(members, dict):
@@ -373,7 +374,7 @@ def make_draft(
 
     Args:
         lifted: the run.
-        choices: the replacements that a person chose for literals.
+        choices: a person's replacements for literals.
         decisions: a person's decisions about parameters.
         strict: see `PlanDraft`.
 
@@ -401,8 +402,8 @@ def make_draft(
 
 
 def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
-    """Return a copy of a literal. In its explanations, the members of the input have their new
-    names.
+    """Return a copy of a literal whose explanations use the new names for the members of the
+    input.
     """
     if not names:
         return literal
@@ -424,7 +425,7 @@ def _renamed(literal: Explained, names: Mapping[str, str]) -> Explained:
 
 
 def _bounded(explained: list[Explained]) -> list[Explained]:
-    """Limit the number of explanations for each literal, so that a plan with many calls stays
+    """Limit the number of explanations for each literal, so that plans with many calls stay
     readable.
     """
     if sum(len(literal.by) for literal in explained) <= _EXPLANATIONS:
@@ -536,7 +537,7 @@ class _Making:
             self._let_fill(leaf, first)
 
     def _explain_fixed(self, leaf: Leaf) -> None:
-        """Leave a constant unchanged, and record its other explanations, so that an answer can say
+        """Leave a constant unchanged, but record its other explanations, so that an answer can say
         that the constant might be wrong.
         """
         explanations = self._lifted.explanations_by_path.get(leaf.path)
@@ -594,7 +595,7 @@ class _Making:
         )
 
     def _is_fixed(self, leaf: Leaf) -> bool:
-        """Return whether a constant must not become a parameter because it is empty, is a program,
+        """Return whether a constant must not become a parameter, because it is empty, is a program,
         or controls what a built-in tool does.
         """
         if leaf.value in (None, {}, []):
@@ -629,12 +630,14 @@ class _Making:
         self._explain(leaf, explanations, explanations.by, reason)
 
     def _made_value(self, leaf: Leaf, by: Sequence[Explanation]) -> PathTo | None:
-        """Return the path to the number, or the string of digits, that the run returns, such as the
-        id of a new issue. Return None unless exactly one call produced the number.
+        """Return the path to the number, or string of digits, that the run returns, such as the id
+        of a new issue. Return None unless exactly one call produced it.
 
         Results of read-only calls do not count, because an equal number in such a result, such as a
-        page number, can be a coincidence. Booleans do not count either: they are equal by chance
-        half of the time, so they might be a mind's judgement.
+        page
+        number, can be a coincidence. Booleans do not count either: they are equal by chance half of
+        the
+        time, so they might be a mind's judgement.
         """
         if not _is_number(leaf.value):
             return None
@@ -700,8 +703,8 @@ class _Making:
                 parameter.source_in_words = source_in_words(parameter.source.shown, tools)
 
     def _with_named_literals(self, literal: Explained) -> Explained | None:
-        """Drop the explanations that read an earlier literal for which there is no parameter.
-        Return None if only the constant is left.
+        """Drop the explanations that read an earlier literal without a parameter. Return None if
+        only the constant is left.
         """
         by = [
             explanation
@@ -749,8 +752,8 @@ class _Making:
                 self._replaced[at] = value
 
     def _places(self) -> dict[str, Path]:
-        """Map paths as strings to paths as keys, for each leaf and each value that contains leaves.
-        Whole calls are not included.
+        """Map paths as strings to paths as keys, for each leaf and each value that contains leaves,
+        except whole calls.
         """
         return {
             path_of(at): at
@@ -768,8 +771,8 @@ def _is_number(value: JSON) -> bool:
 
 
 def _copied_part(explanations: Found) -> str | None:
-    """Return why an unexplained literal might be wrong for other data: part of it appeared in an
-    earlier string. Return None if no part did, or if the same value occurs in two runs.
+    """Return why an unexplained literal might be wrong for other data, because part of it appeared
+    in an earlier string. Return None if no part did, or if the same value occurs in two runs.
     """
     if explanations.inside is not None and explanations.runs == 1:
         return COPIED_PART

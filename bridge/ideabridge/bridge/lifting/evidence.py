@@ -84,10 +84,11 @@ class Record:
         by: who started the run.
         kind: `run` if the run was named at publication, `person` if a person confirmed the
             assumptions of the run, `assistant` if a mind confirmed them.
-        time: the time when the run ended, as ISO 8601 text.
+        time: when the run ended, as ISO 8601 text.
         values: the value of each literal, keyed by the literal's path; see `Explained.at`.
-        view: the values of the references that the explanations read, or None if the values are too
-            large. A reference that is absent had no value.
+        view: the values of the references that the explanations read, or None if they are too
+            large. A
+            missing reference had no value.
     """
 
     run: str
@@ -103,7 +104,7 @@ class Record:
         return self.kind != "assistant" and self.view is not None
 
     def read(self, reference: str) -> JSON | Missing:
-        """Return the value of a reference in the view, or MISSING."""
+        """Return the value of a reference in the view, or MISSING if it has none."""
         return (self.view or {}).get(reference, MISSING)
 
     def to_json(self) -> JSONObject:
@@ -142,7 +143,7 @@ def read_record(raw: JSON, *, where: str = "evidence") -> Record:
     """Read a record in the form that `Record.to_json` returns.
 
     Raises:
-        ExplanationError: the record is malformed, or its view is too large; the message says where
+        ExplanationError: the record is malformed, or its view is too large. The message says where,
             and what was expected.
     """
     keys = ("run", "by", "kind", "time", "values", "view")
@@ -204,7 +205,7 @@ def learn(
     profiles_before: Mapping[str, JSONObject],
     records: Sequence[Record],
 ) -> tuple[list[Explained], dict[str, JSONObject]]:
-    """Return a version's literals and profiles, given the version's evidence.
+    """Return the literals and profiles of a version according to its evidence.
 
     Args:
         explained: the literals at publication.
@@ -212,9 +213,11 @@ def learn(
             `context/seen.py`.
         records: all of the version's records, including those of the runs that it was made from.
 
-    A record removes the explanations that yield a different value. If no explanation would be left,
-    all explanations stay. The literal is then never determined again, because no explanation
-    describes the origin of its value.
+    A record removes the explanations that yield a different value. If that would leave no
+    explanation,
+    all of them stay, but the literal is never determined again, because no explanation describes
+    where
+    its value comes from.
     """
     teaching = [record for record in records if record.teaches]
     profiles = dict(profiles_before)
@@ -278,10 +281,10 @@ def is_worth_keeping(
     records: Sequence[Record],
     new: Record,
 ) -> bool:
-    """Return whether a record adds something to a version's records: the record changes what is
-    known, or it is one of the first three records of the kind `assistant`.
+    """Return whether a record adds something to a version's records: it changes what is known, or
+    is one of the first three records of the kind `assistant`.
 
-    A version that has `RECORDS` records does not accept further records.
+    A version that has `RECORDS` records accepts no more.
     """
     if len(records) >= RECORDS:
         return False
@@ -323,10 +326,10 @@ def teach(published: Publication, records: Iterable[JSONObject], new: Record) ->
 
 
 def explained_in(listed: Sequence[JSON]) -> list[Explained]:
-    """Read the explained literals of a published plan: its member `explained`.
+    """Read the explained literals of a published plan from its member `explained`.
 
     Raises:
-        ExplanationError: a literal is malformed; the message says where and what was expected.
+        ExplanationError: a literal is malformed. The message says where, and what was expected.
     """
     return [
         read_explained(literal, where=f"explained.{number}")
@@ -340,9 +343,9 @@ def explained_in(listed: Sequence[JSON]) -> list[Explained]:
 def record_of(store: Store, run_id: str, published: Publication) -> Record | None:
     """Return the record of a replay of a published plan.
 
-    A value counts if a person decided on the call that used the value, or if the value was
-    determined. A value does not count if nobody saw it, or if it fills a parameter, because the
-    caller might have passed it.
+    A value counts if a person decided on the call that used it, or if it was determined. It does
+    not
+    count if nobody saw it, or if it fills a parameter, because the caller might have passed it.
 
     Args:
         store: the store that contains the run.
@@ -404,7 +407,7 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
 
 
 def _replay_of(plan: JSONObject, function: Function) -> AlignedRun | None:
-    """Align a run with a plan. Return None if the run did not make the plan's calls."""
+    """Align a run with a plan, or return None if the run did not make the plan's calls."""
     calls = plan.get("calls")
     executed, left_out = executed_calls(function.run)
     if function.run.machine.mode != "plan" or function.instances or left_out:
@@ -415,15 +418,15 @@ def _replay_of(plan: JSONObject, function: Function) -> AlignedRun | None:
 
 
 def _value_of(replay: AlignedRun, place: int, at: Path) -> JSON | Missing:
-    """Return the value that a call used, or MISSING if it used several values or none."""
+    """Return the value that a call used, or MISSING if it used none or several."""
     if at[2:] == ("_each",):
         return _each_value(replay.calls[place])
     return replay.leaf(at)
 
 
 def _each_value(call: Executed) -> JSON | Missing:
-    """Return the list of items that a replayed call ran for, or MISSING if none of the call's
-    parameters is `†item`.
+    """Return the list of items that a replayed call ran for, or MISSING if none of its parameters
+    is `†item`.
 
     The `_each` of the call cannot be used here, because it is the list in the plan.
     """
@@ -442,7 +445,8 @@ def _deciders(run: RecordedRun) -> dict[int, Kind]:
     assistant.
 
     A grant or a standing rule counts as an assistant, because it approves a call without showing
-    anyone the call's values.
+    its
+    values to anyone.
     """
     deciders: dict[int, Kind] = {}
     for event in run.events:

@@ -79,8 +79,8 @@ def explain_run(lifted: Lifted) -> None:
 
 
 class _Explaining:
-    """Examines the calls in the order they were written. Before it examines a call, it indexes the
-    values that the author of the call had seen.
+    """Examines the calls in the order they were written. Before each call, indexes the values that
+    its author had seen.
     """
 
     def __init__(self, lifted: Lifted) -> None:
@@ -135,7 +135,7 @@ class _Explaining:
         return self._calls[place].chosen
 
     def _see_results_before(self, step: int) -> None:
-        """Index the results of all Requests before a Request."""
+        """Index the results of all Requests before the given one."""
         while self._unseen:
             place = self._unseen[-1]
             if self._calls[place].step >= step:
@@ -166,8 +166,8 @@ class _Explaining:
     # -- literals ----------------------------------------------------------------------------------
 
     def _explain_literal(self, leaf: Leaf) -> Found | None:
-        """Return the explanations for a literal. Return None if the tool allows no other value, or
-        if a mind is asked for the value.
+        """Return the explanations for a literal, or None if the tool allows no other value, or a
+        mind is asked for the value.
 
         An unexplained literal enters the index, so that it can explain later literals.
         """
@@ -203,8 +203,8 @@ class _Explaining:
         return explanations
 
     def _elsewhere(self, at: Path) -> Iterator[tuple[JSON, Read]]:
-        """For each other run that has a value at the same place, yield that value and the function
-        that reads the run's values.
+        """Yield the value at the same place in each other run that has one, with the function that
+        reads that run's values.
         """
         for other, read in zip(self._lifted.others, self._readers, strict=True):
             value = other.leaf(at)
@@ -232,7 +232,8 @@ class _Explaining:
         """Let an unexplained literal explain later literals.
 
         The reference to such a literal is `†input` followed by the literal's path. No real input
-        has such a member. Later, the draft replaces this reference with a reference to a parameter.
+        has such a
+        member. The draft later replaces it with a reference to a parameter.
         """
         run_input = self._lifted.function.input or {}
         if not self._lifted.requests or leaf.path in run_input:
@@ -243,11 +244,12 @@ class _Explaining:
         self._values.add(reference, leaf.value, literal=True)
 
     def _inside(self, leaf: Leaf, explanations: Found) -> Inside | None:
-        """Return a part of a literal that its explanations do not account for, and the place where
-        the part appeared earlier. Return None if there is no such part.
+        """Return a part of a literal that its explanations do not account for, and where the part
+        appeared earlier, or None if there is no such part.
 
-        A part that appears in the user's task does not count, because it is a parameter. Literals
-        in a written plan have no such parts, because the author wrote the plan for any input.
+        Parts that appear in the user's task do not count, because they are parameters. Literals in
+        a written
+        plan have no such parts, because the author wrote the plan for any input.
         """
         if leaf.place is None or not self._lifted.requests or _is_option(leaf.schema):
             return None
@@ -270,8 +272,9 @@ class _Explaining:
     def _explain_reference(self, leaf: Leaf) -> Found | None:
         """Return the explanations for a reference, or None if the reference is certain.
 
-        A reference is not certain if it selects from values that its author had seen. Such a
-        reference comes first among its own explanations.
+        A reference is uncertain if it selects from values that its author had seen. It then comes
+        first
+        among its own explanations.
         """
         operand = _only_operand(str(leaf.reference))
         value = self._aligned.leaf(leaf.at)
@@ -308,8 +311,9 @@ class _Explaining:
     def _agreeing(self, leaf: Leaf, first: Explanation) -> int:
         """Return how many of the runs have a value for a leaf.
 
-        If the leaf's first explanation selects by position, count only the runs that had a choice
-        of positions, but return at least 1.
+        If the leaf's first explanation selects by position, only the runs that had a choice of
+        positions
+        count, but the result is at least 1.
         """
         read_this_run = partial(self._lifted.read, self._aligned)
         readers: list[Read] = [read_this_run]
@@ -324,8 +328,8 @@ class _Explaining:
 
 
 def _only_operand(reference: str) -> Reference | None:
-    """Return the only operand of a reference, or None if the reference has several operands, or
-    reads an instance or an item of `_each`.
+    """Return the only operand of a reference, or None if it has several operands, or reads an
+    instance or an item of `_each`.
     """
     first, *others = parse_reference(reference).operands()
     if others:
@@ -336,7 +340,7 @@ def _only_operand(reference: str) -> Reference | None:
 
 
 def _parts_left(literal: JSON, explanation: Explanation) -> Iterator[str]:
-    """Yield those parts of a literal that an explanation does not account for and that are
+    """Yield the parts of a literal that an explanation does not account for, and that are
     distinctive enough to identify where they come from.
     """
     if isinstance(explanation, Joined):

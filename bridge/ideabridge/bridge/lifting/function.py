@@ -64,7 +64,7 @@ class Function:
         output: the Solution's output, without the wrapper that a mind writes.
         instances: the initial states, keyed by instance.
         tools: the tools that the idea called and that `tool` messages in its context define.
-        faults: the reasons, found in the idea's context and output, why the idea cannot be a plan.
+        faults: why the idea cannot be a plan, according to its context and output.
     """
 
     stored: StoredIdea
@@ -95,7 +95,7 @@ class Function:
 
 
 def read_function(store: Store, ref: str, caller: str) -> Function:
-    """Read the idea identified by `ref` as a function, based on one of the caller's runs.
+    """Read an idea as a function, based on one of the caller's runs.
 
     Raises:
         UnknownIdeaError, UnknownRunError: this caller has no such idea or run.
@@ -166,8 +166,8 @@ def _initial(messages: list[Message], instance: str) -> JSONObject:
 
 
 def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | None]:
-    """Return the schema of the run's result and the schema of each instance's output. A schema that
-    the user did not request is None.
+    """Return the schema of the run's result and the schema of each instance's output, where None
+    stands for a schema that the user did not request.
     """
     schema = run.machine.output_schema
     if not run.machine.has_output:
@@ -184,8 +184,8 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
 
 
 def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
-    """Strip the `{"value": ...}` wrapper from a nullable output. Return the output, and the reason
-    why it cannot be unwrapped, or None if it can.
+    """Remove the `{"value": ...}` wrapper from a nullable output. Return the output, and why it
+    cannot be unwrapped, or None if it can.
     """
     machine = run.machine
     output = machine.solution.output
@@ -206,8 +206,8 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
 
 
 def _own_tools(run: RecordedRun) -> list[JSONObject]:
-    """Return the tools that were defined in a run's context and used by its calls. A later
-    definition replaces an earlier one.
+    """Return the tools that were defined in a run's context and used by its calls. Later
+    definitions replace earlier ones.
     """
     called = {progress.call.name for progress in run.machine.history}
     definitions = [message.value for message in run.machine.messages if message.type == "tool"]
@@ -247,8 +247,8 @@ def _left_behind(run: RecordedRun) -> list[str]:
 
 
 def _otherwise(run: RecordedRun) -> list[str]:
-    """Describe the parts of a run that a plan with the same calls would not repeat: groups,
-    cancelled steps and replaced calls.
+    """Describe what a plan with the same calls as a run would not repeat: groups, cancelled steps
+    and replaced calls.
     """
     differences: list[str] = []
     steps = 0
@@ -291,14 +291,16 @@ _MOST_DEPTH = 40
 
 
 def is_distinctive(value: JSON) -> bool:
-    """Return whether a value is distinctive enough to identify its source. Null, true, false and
-    empty values are not.
+    """Return whether a value is distinctive enough to identify its source, unlike null, true, false
+    and empty values.
     """
     return not (value is None or isinstance(value, bool) or value in ("", [], {}))
 
 
 def digest(value: JSON) -> str:
-    """Return a digest of a value. Two values have the same digest if and only if they are equal."""
+    """Return a digest of a value, which equals another value's digest if and only if the values are
+    equal.
+    """
     if isinstance(value, str):
         return f"s{value}"
     if isinstance(value, bool) or value is None:
@@ -350,7 +352,7 @@ class Executed:
 
     Attributes:
         progress: the call and its result.
-        step: the Request that the call ran in.
+        step: the Request in which the call ran.
         chosen: the Request that first proposed the call. A failed call that is proposed again
             unchanged counts as the same call.
         raw: the call as it ran, with a person's changes as literals.
@@ -370,12 +372,12 @@ class Executed:
 
     @property
     def is_made(self) -> bool:
-        """False if this run did not make the call; see `not_made`."""
+        """Whether this run made the call; see `not_made`."""
         return self.index >= 0
 
     def not_made(self) -> Executed:
-        """Return a placeholder, without parameters and result, that represents this call in a run
-        that did not make the call.
+        """Return a placeholder for this call, without parameters and result, in a run that did not
+        make it.
         """
         call = dataclasses.replace(self.progress.call, index=-1)
         return Executed(Progress(call, CallStatus.SKIPPED), self.step, self.chosen, {})
@@ -393,7 +395,7 @@ class Executed:
 
     @property
     def reads_only(self) -> bool:
-        """True if the call's tool declares itself read-only, or if the call only asks a mind."""
+        """Whether the call's tool declares itself read-only, or the call only asks a mind."""
         call = self.progress.call
         if call.has_written_result or call.room == "latent":
             return True
@@ -402,7 +404,7 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A call that a lifted plan does not contain.
+    """A call that a lifted plan leaves out.
 
     Attributes:
         index: the number of the call in the run.
@@ -438,8 +440,8 @@ _NOT_RUN: Final = frozenset(
 
 
 def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
-    """Return the calls that ran, in listing order, and the calls that a plan leaves out because
-    they failed, were denied, or had not ended when the run ended.
+    """Return the calls that ran, in the order of listing, and the calls that a plan leaves out
+    because they failed, were denied, or had not ended when the run ended.
 
     Neither list contains calls that only showed values to a mind.
     """
@@ -483,7 +485,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
 def _as_planned(
     raw: JSONObject, history: Sequence[Progress], readers: Mapping[Path, Progress]
 ) -> JSONObject:
-    """Return a call as written, except for its references to failed calls and to reading calls."""
+    """Return a call as written, except for its references to failed calls and reading calls."""
     planned: JSONObject = {}
     with_error = partial(_with_error, history=history)
     for key, value in raw.items():
@@ -493,14 +495,14 @@ def _as_planned(
 
 
 def written_parameters(raw: JSONObject) -> JSONObject:
-    """Return the parameters of a call as written, and its `_each`."""
+    """Return the parameters of a call as written, including its `_each`."""
     return {
         key: value for key, value in raw.items() if key not in META_PROPERTIES or key == "_each"
     }
 
 
 class _FailedCalls:
-    """The failed calls of a run, and which of them are repeated by later calls.
+    """The failed calls of a run, and which of them later calls repeat.
 
     Attributes:
         calls: the failed calls.
@@ -521,8 +523,8 @@ class _FailedCalls:
             self._steps.setdefault(mark, step)
 
     def first_step(self, later: Progress, step: int) -> int:
-        """Return the Request of the first failed call that `later` repeats, or `step` if `later`
-        repeats no failed call.
+        """Return the Request of the first failed call that `later` repeats, or `step` if it repeats
+        none.
         """
         marks = list(self._marks(later)) if self.calls else []
         for mark in marks:
@@ -562,8 +564,8 @@ def _left_out(progress: Progress, *, retried: bool, run: RecordedRun) -> LeftOut
 
 
 def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> JSONObject:
-    """Return the call as a person edited it. The edited parts are literals, and the other parts are
-    as proposed.
+    """Return the call as a person edited it. The edited parts are literals, and the others are as
+    proposed.
     """
     raw = progress.call.raw
     call = {key: value for key, value in raw.items() if key in META_PROPERTIES}
@@ -584,7 +586,7 @@ def _as_edited(progress: Progress, edited: JSONObject, proposed: JSONObject) -> 
 
 
 def _unless_edited(written: JSON, proposed: JSON, ran: JSON) -> JSON:
-    """Return a value as written, except that parts edited by a person are literals."""
+    """Return a value as written, with the parts that a person edited as literals."""
     if written is not None and same(proposed, ran):
         return written
     if not (isinstance(written, dict) and isinstance(proposed, dict) and isinstance(ran, dict)):
@@ -596,8 +598,8 @@ def _unless_edited(written: JSON, proposed: JSON, ran: JSON) -> JSON:
 
 
 def _with_error(text: str, history: Sequence[Progress]) -> JSON:
-    """Replace a reference to a failed call (`†data.error.PLACE`) with the value that the reference
-    read, because a plan does not contain the failed call. Return every other reference unchanged.
+    """Return the value that a reference to a failed call (`†data.error.PLACE`) read, because a plan
+    does not contain the failed call. Return any other reference unchanged.
     """
     if not text.startswith(_ERRORS):
         return text
@@ -614,8 +616,8 @@ def _with_error(text: str, history: Sequence[Progress]) -> JSON:
 
 
 def reading_calls(history: Sequence[Progress]) -> dict[Path, Progress]:
-    """Return the calls that showed a value to a mind, keyed by the path of their result, for use in
-    `without_reads`.
+    """Return the calls that showed a value to a mind, keyed by the path of their result, as needed
+    by `without_reads`.
     """
     return {call.wrote[0]: call for call in history if is_reader(call.tool) and call.wrote}
 
@@ -624,7 +626,7 @@ def without_reads(value: JSON, readers: Mapping[Path, Progress]) -> JSON:
     """Replace the references to results of reading calls with references to the values that these
     calls read, because a plan does not contain reading calls.
 
-    If a call read only a part of a value, such as some lines of a string, the part becomes a
+    If a call read only a part of a value, such as some lines of a string, that part becomes a
     literal.
     """
     if not readers:

@@ -64,7 +64,7 @@ class Node:
             itself.
         key: the key of the value in the parent.
         listed: True if the path contains a position in a list.
-        inner: the value, or, if it is a string that contains JSON, the parsed JSON.
+        inner: the parsed JSON if the value is a string that contains JSON, otherwise the value.
     """
 
     value: JSON
@@ -113,7 +113,7 @@ class Node:
 
     @cached_property
     def holds_data_keys(self) -> bool:
-        """True if the value is an object whose keys are data; see `is_like_a_map`."""
+        """Whether the value is an object whose keys are data; see `is_like_a_map`."""
         return is_like_a_map(self.inner)
 
 
@@ -141,7 +141,7 @@ class IndexedDocument:
     """A document in the index.
 
     Attributes:
-        number: the number of documents that were added before this document.
+        number: the number of documents that were added before this one.
         is_literal: True if the document is an earlier literal in the run rather than the input or a
             result.
         is_small: True if the document has so few values that a match in it is not a coincidence.
@@ -206,8 +206,8 @@ class Values:
         self.documents[root] = IndexedDocument(len(self.documents), literal, is_small)
 
     def _note(self, place: Place, value: JSON) -> JSON:
-        """Store the place of a value. Return the value or, if the value is a string that contains
-        JSON, the parsed JSON.
+        """Store the place of a value. Return the parsed JSON if the value is a string that contains
+        JSON, otherwise the value.
         """
         self._count += 1
         if self._count > _MOST_VALUES:
@@ -224,8 +224,8 @@ class Values:
         return value
 
     def _note_text(self, root: str, text: str, *, is_new: bool) -> JSON:
-        """Index a string so that it can also be found in other notations. Return the JSON value
-        that the string contains, or None if the string is not JSON.
+        """Index a string so that it can also be found in other notations. Return the JSON value in
+        the string, or None if it is not JSON.
         """
         if is_new and len(text) <= LONGEST_TEXT:
             self._notations.setdefault(_folded(text), []).append(text)
@@ -249,13 +249,11 @@ class Values:
         return None
 
     def equal(self, value: JSON) -> list[Node]:
-        """Return up to `MOST_PLACES` nodes that have an equal value, in the order they were
-        added.
-        """
+        """Return up to `MOST_PLACES` nodes with an equal value, in the order they were added."""
         return list(self._nodes(value))
 
     def loose(self, value: JSON) -> Iterator[Node]:
-        """Yield the nodes that have an equal value and whose path contains no list position."""
+        """Yield the nodes with an equal value whose path contains no list position."""
         return self._nodes(value, loose=True)
 
     def _nodes(self, value: JSON, *, loose: bool = False) -> Iterator[Node]:
@@ -289,14 +287,14 @@ class Values:
         return beginning[0] == "-" or beginning[0].isdigit()
 
     def notations(self, text: str) -> list[str]:
-        """Return the indexed strings that equal a string apart from case and surrounding spaces."""
+        """Return the indexed strings that match `text`, ignoring case and surrounding spaces."""
         folded = _folded(text)
         if not folded:
             return []
         return self._notations.get(folded, [])
 
     def selects(self, holder: Node, name: str, value: JSON, number: int) -> bool:
-        """Return whether an item is the first item in its list whose field `name` equals a value.
+        """Return whether an item is the first one in its list whose field `name` equals `value`.
         Each field is read only once per list.
         """
         items = holder.inner
@@ -321,7 +319,7 @@ def _first_places(items: list[JSON], name: str) -> dict[tuple[bool, JSON], int]:
 
 
 def _scalar_key(value: JSON) -> tuple[bool, JSON]:
-    """Return a key that is equal only for equal scalars. This is needed because True equals 1 in
+    """Return a key that is equal only for equal scalars, which is needed because True equals 1 in
     Python.
     """
     return isinstance(value, bool), value

@@ -42,7 +42,7 @@ class Inside:
 
     Attributes:
         part: the part.
-        root: the reference that reads the document with the part.
+        root: the reference that reads the document containing the part.
     """
 
     part: str
@@ -98,7 +98,7 @@ class Texts:
 
 
 def stands_in(part: str, text: str) -> bool:
-    """Return whether a string contains a part that begins and ends at word boundaries."""
+    """Return whether `text` contains `part` between word boundaries."""
     start = text.find(part)
     for _ in range(_MOST_TRIES):
         if start < 0:
@@ -121,7 +121,7 @@ def _is_word_character(character: str) -> bool:
 
 
 def core_of(text: str) -> str:
-    """Strip the marks before the first and after the last word of a string: `letter.txt` for
+    """Strip the marks before the first word and after the last one: `letter.txt` for
     `/letter.txt`.
     """
     words = list(_WORD.finditer(text))

@@ -29,7 +29,7 @@ class Leaf:
         value: the leaf's value in the run, or None for a reference.
         reference: the reference that the plan has at this place, or None for a literal.
         demanded: True if the tool's schema allows no other value.
-        schema: the part of the tool's schema that describes the leaf, or None if no part does.
+        schema: the part of the tool's schema that describes the leaf, or None if there is none.
     """
 
     path: str
@@ -59,7 +59,9 @@ class Leaf:
         return [self.at[:depth] for depth in range(root_depth, full_depth + 1)]
 
     def is_within(self, paths: Collection[str]) -> bool:
-        """Return whether the leaf, or a value that contains it, has one of the given paths."""
+        """Return whether one of the given paths is that of the leaf, or of a value that contains
+        it.
+        """
         if not paths:
             return False
         return any(path_of(at) in paths for at in self.above)
@@ -123,7 +125,7 @@ def _leaves(value: JSON, at: Path, schema: JSON, whole: Whole) -> Iterator[Leaf]
         value: the value as written.
         at: the value's path in the plan, as keys.
         schema: the part of the tool's schema that describes the value, or None.
-        whole: tells which lists and objects are single leaves.
+        whole: returns which lists and objects are single leaves.
     """
     path = path_of(at)
     if isinstance(value, str) and is_reference(value):
@@ -155,7 +157,7 @@ def _is_divided(literal: JSON, at: Path, whole: Whole) -> bool:
 
 
 def _members(value: JSON, schema: JSONObject) -> Iterator[tuple[str, JSON, JSON]]:
-    """Yield (key, value, schema) of the members of a list or object."""
+    """Yield `(key, value, schema)` for each member of a list or object."""
     if isinstance(value, list):
         for number, item in enumerate(value):
             yield str(number), item, schema.get("items")
@@ -166,8 +168,8 @@ def _members(value: JSON, schema: JSONObject) -> Iterator[tuple[str, JSON, JSON]
 
 
 def literal_of(written: JSON) -> JSON | Missing:
-    """Return the value of a literal as written in a plan, with escapes removed, or MISSING if the
-    value contains a reference.
+    """Return the value of a literal as written in a plan, with escapes removed, or MISSING if it
+    contains a reference.
     """
     holes: list[Hole] = []
     compiled = compile_value(written, holes, [])

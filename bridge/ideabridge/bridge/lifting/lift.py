@@ -53,7 +53,7 @@ def lift(store: Store, ref: str, caller: str, runs: Iterable[str] = ()) -> Lifte
         runs: other runs of the same task.
 
     Raises:
-        PublicationError: the run cannot be a plan; the message says why.
+        PublicationError: the run cannot be a plan. The message says why.
         UnknownRunError, UnknownIdeaError: this caller has no such run or idea.
     """
     return lift_function(read_function(store, ref, caller), store, caller, runs)

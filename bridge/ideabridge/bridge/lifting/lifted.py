@@ -50,7 +50,7 @@ judged or counted.
 
 @dataclass
 class Lifted:
-    """A run in the form of a plan, with the explanations for the run's literals.
+    """A run in the form of a plan, with the explanations for its literals.
 
     Attributes:
         function: the run as a function.
@@ -99,13 +99,12 @@ class Lifted:
 
     @cached_property
     def first_step(self) -> int:
-        """The Request that made the first calls. The author of these calls had seen no results."""
+        """The Request that made the first calls, whose author had seen no results."""
         return min((call.step for call in self.aligned.calls), default=0)
 
     def cheapest(self, leaf: Leaf) -> Explanation | None:
-        """Return the first explanation for a literal, or None if that explanation is the constant.
-
-        The plan contains the returned explanation in place of the literal.
+        """Return the first explanation for a literal, which replaces it in the plan, or None if
+        that explanation is the constant.
         """
         explanations = self.explanations_by_path.get(leaf.path)
         if explanations is None or not explanations.is_explained:
@@ -132,7 +131,7 @@ class Lifted:
         )
 
     def _is_at_data_key(self, explanation: Explanation) -> bool:
-        """Return whether an explanation is a path that contains a key which might be data."""
+        """Return whether an explanation is a path with a key that might be data."""
         if not isinstance(explanation, PathTo):
             return False
         if self.literal_of(explanation.reference) is not None:
@@ -142,9 +141,11 @@ class Lifted:
 
     def literal_of(self, reference: str) -> tuple[Leaf, Path] | None:
         """Return the earlier literal that a reference in an explanation reads, and the keys below
-        the literal. Return None if the reference reads something else. Until the draft has named
-        the literal's parameter, a reference to an earlier literal is written `†input."PATH OF THE
-        LITERAL"`.
+        it, or None if the reference reads something else.
+
+        Until the draft has named the literal's parameter, a reference to an earlier literal is
+        written
+        `†input."PATH OF THE LITERAL"`.
         """
         match operand_path(reference):
             case ("input", path, *keys) if path in self.literals:
@@ -153,7 +154,7 @@ class Lifted:
                 return None
 
     def read(self, run: AlignedRun, reference: str) -> JSON | Missing:
-        """Return the value that a reference in an explanation reads in one of the runs."""
+        """Return the value that a reference in an explanation reads in the given run."""
         literal = self.literal_of(reference)
         if literal is None:
             return run.read(reference)
@@ -164,12 +165,15 @@ class Lifted:
     @cached_property
     def decisions(self) -> list[int]:
         """The places of the calls that were made after some results had been seen, but read none of
-        these results.
+        them.
 
         Such a call might have been made because of a result. A result without a value, for example
-        from a tool that only sends, cannot be the reason. If another run is named, a call that
-        looks at what an earlier call changed counts as reading that call's result. The places are
-        computed once, after `explain_run`.
+        from a
+        tool that only sends, cannot be the reason. If another run is named, a call that looks at
+        what an
+        earlier call changed counts as reading that call's result. The places are computed once,
+        after
+        `explain_run`.
         """
         calls = self.aligned.calls
         answered = [
@@ -224,9 +228,13 @@ class Lifted:
     @cached_property
     def _sources(self) -> dict[int | None, set[str]]:
         """References to the values that each call uses, keyed by the call's place (None for the
-        output). These are the references that explain the call's literals, those written in the
-        call, and those through which later literals read the call's literals. Options, such as
-        Booleans or small numbers, have no reference.
+        output).
+
+        These are the references that explain the call's literals, those written in the call, and
+        those
+        through which later literals read the call's literals. Options, such as Booleans or small
+        numbers,
+        have no reference.
         """
         sources: dict[int | None, set[str]] = {}
         for leaf in self.leaves:
@@ -244,7 +252,7 @@ class Lifted:
     @cached_property
     def needed(self) -> set[int]:
         """The places of the calls that lead to a change or to the output, according to the cheapest
-        explanations. They are computed once, after `explain_run`.
+        explanations. Computed once, after `explain_run`.
         """
         changes = {place for place, call in enumerate(self.aligned.calls) if not call.reads_only}
         reads = {place: read for place, read in self._reads.items() if place is not None}
@@ -278,7 +286,7 @@ class Lifted:
 
 
 def _all_before(steps: Mapping[int, Iterable[int]], start: Iterable[int]) -> set[int]:
-    """Return these calls and all calls whose results they read, directly or indirectly."""
+    """Return the given calls and all calls whose results they read, directly or indirectly."""
     reached: set[int] = set()
     waiting = list(start)
     while waiting:
@@ -303,7 +311,7 @@ def arranged(function: Function) -> Lifted:
     """Return a run with its calls in one list, but without explanations.
 
     Raises:
-        PublicationError: the run cannot be a plan; the message says why.
+        PublicationError: the run cannot be a plan. The message says why.
     """
     run = function.run
     changed = run.not_as_listed()

@@ -78,7 +78,8 @@ class Filled:
         keys: the keys that lead to the value in that call.
         value: the recorded value.
         source: the keys, below the result or the input, that lead to the value that was copied.
-            They are empty if the value was not copied.
+            Empty
+            if the value was not copied.
         call: the place of the first call that the parameter fills, or None if the parameter belongs
             to the output.
     """
@@ -91,7 +92,7 @@ class Filled:
 
 
 def parameter_names(filled: Sequence[Filled], reserved: Collection[str] = ()) -> list[str]:
-    """Return a name for each parameter: unique, of at most 64 letters, digits, `_` and `-`.
+    """Return a unique name for each parameter, of at most 64 letters, digits, `_` and `-`.
 
     Args:
         filled: the values that the parameters fill.
@@ -125,7 +126,7 @@ def _name_unique(
     names: dict[int, str],
     names_in_use: set[str],
 ) -> None:
-    """Name each parameter that has no name yet and whose candidate name is unique."""
+    """Name each unnamed parameter whose candidate name is unique."""
     candidates: dict[int, str] = {}
     for number, parameter in enumerate(filled):
         if number not in names:
@@ -180,7 +181,7 @@ def _counted(base: str, before: int) -> str:
 
 
 def own_name(keys: Path) -> str:
-    """Return the name of a parameter, as if it were the only one. The name is derived from the keys
+    """Return the name that a parameter would have if it were the only one, derived from the keys
     that lead to the value.
     """
     words = _named_keys(keys)
@@ -218,8 +219,7 @@ def _with_tool(parameter: Filled) -> str:
 
 def _with_place(parameter: Filled) -> str:
     """Return a name such as `notes_folder` for the path of a folder `notes`, or `report_file` for
-    the path of `report.md`. Return an empty string if the value is not the path of a file or
-    folder.
+    the path of `report.md`. Return "" if the value is not the path of a file or folder.
     """
     words = _place_words(parameter)
     if not words:
@@ -237,8 +237,8 @@ def _with_place(parameter: Filled) -> str:
 
 
 def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
-    """For each call whose parameters name exactly one file or folder, return the words in its
-    name.
+    """Return the words in the name of the file or folder, for each call whose parameters name
+    exactly one.
     """
     places: dict[int | None, list[list[str]]] = {}
     for parameter in filled:
@@ -250,7 +250,7 @@ def _places_of_calls(filled: Sequence[Filled]) -> dict[int | None, list[str]]:
 
 def _place_words(parameter: Filled) -> list[str]:
     """Return the words in the last segment of a parameter's path or address, without the file
-    extension. Return nothing if the parameter is neither a path nor an address.
+    extension, or nothing if it is neither a path nor an address.
     """
     if not isinstance(parameter.value, str):
         return []
@@ -275,15 +275,15 @@ def _place_words(parameter: Filled) -> list[str]:
 
 
 def _last_segment(text: str) -> str:
-    """Return the last segment of a path or an address, without the query of an address."""
+    """Return the last segment of a path or an address, without the query."""
     segments = re.split(r"[/\\]", text.rstrip("/\\"))
     segment, _, _ = segments[-1].partition("?")
     return segment
 
 
 def _name_after(before: Iterable[str], parameter: Filled) -> str:
-    """Return a parameter's name with words in front of it, or an empty string if the words add
-    nothing to the name.
+    """Return a parameter's name with words in front of it, or "" if the words add nothing to the
+    name.
     """
     words = [word for text in before for word in words_of(text)]
     own = own_name(parameter.keys)
@@ -321,8 +321,9 @@ def _without_accents(text: str) -> str:
 def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection[str] = ()) -> str:
     """Return a name for calls that were made repeatedly.
 
-    The name consists of the names of the first and last tools. If that name is taken, the name of
-    the first parameter is added. The task is not used, because few of its words describe the calls.
+    The name consists of the names of the first and last tools and, if that is taken, the name of
+    the first
+    parameter. The task is not used, because few of its words describe the calls.
 
     Args:
         tools: the tools that were called, in order, at least one.
@@ -350,7 +351,7 @@ def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection
 
 
 def has_word(name: str) -> bool:
-    """Return whether a name contains a word of at least two letters, which makes it meaningful to
+    """Return whether a name contains a word of at least two letters, so that it means something to
     people.
     """
     return any(_LETTERS.search(word) for word in _words_with_digits(name))
@@ -372,8 +373,8 @@ def _words_of_tool(name: str) -> list[str]:
 
 
 def _without_prepositions(words: list[str]) -> list[str]:
-    """Strip prepositions and articles from the end of a list of words, because the words that
-    followed them were left out.
+    """Strip prepositions and articles from the end of a list of words, because the words that they
+    belonged to were left out.
     """
     while len(words) > 1 and words[-1] in _PREPOSITIONS:
         words = words[:-1]
@@ -381,7 +382,7 @@ def _without_prepositions(words: list[str]) -> list[str]:
 
 
 def _words_with_digits(name: str) -> list[str]:
-    """Return the words in a name, in lower-case ASCII. Digits belong to the word before them: `s3`,
+    """Return the words in a name, in lower-case ASCII. Digits belong to the preceding word: `s3`,
     `k8s`, `v2`.
     """
     return [word.lower() for word in _WORD_WITH_DIGITS.findall(_without_accents(name))]
@@ -389,9 +390,7 @@ def _words_with_digits(name: str) -> list[str]:
 
 def _without_beginning(words: list[str], others: list[str]) -> list[str]:
     """Strip the beginning that words share with `others`, as in `git_add_and_commit` for `git_add`
-    and `git_commit`.
-
-    If `others` consists only of this beginning, return all words.
+    and `git_commit`. If `others` consists only of this beginning, return all words.
     """
     same = 0
     for word, other in zip(words[:-1], others, strict=False):
@@ -404,8 +403,9 @@ def _without_beginning(words: list[str], others: list[str]) -> list[str]:
 def _joined(first: list[str], last: list[str], between: str = "and") -> str:
     """Join words into a name of at most 48 characters.
 
-    If they are too long, leave out the last words of the longer half, and any prepositions that
-    then stand at its end.
+    If they are too long, drop the last words of the longer half, and any prepositions that this
+    leaves at
+    its end.
     """
     while True:
         halves = ["_".join(words) for words in (first, last) if words]
@@ -425,8 +425,8 @@ def _joined(first: list[str], last: list[str], between: str = "and") -> str:
 
 
 def first_sentence(task: str) -> str:
-    """Return the first sentence of a task, on one line. Return an empty string if the sentence is
-    longer than 300 characters, because a truncated sentence can mean something else.
+    """Return the first sentence of a task, on one line, or "" if it is longer than 300 characters,
+    because a truncated sentence can mean something else.
     """
     line = next((line for line in map(str.strip, task.splitlines()) if line), "")
     end = _SENTENCE_END.search(line)

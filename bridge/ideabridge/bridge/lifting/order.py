@@ -45,8 +45,8 @@ _AS_WRITTEN: Final = frozenset(
 
 
 def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
-    """Sort the calls so that each call reads only results of earlier calls. Keep the original order
-    where possible.
+    """Sort the calls so that each call reads only results of earlier ones, keeping the original
+    order where possible.
     """
     by_index = {call.index: call for call in calls}
     data: dict[int, list[int]] = {}
@@ -67,7 +67,7 @@ def in_data_order(calls: Sequence[Executed]) -> list[Executed]:
 
 
 def _reads_of(call: Call) -> set[int]:
-    """Return the numbers of the calls whose results a call reads."""
+    """Return the numbers of the calls whose results the call reads."""
     indices: set[int] = set()
     for read_value in call.reads:
         for _, writers in read_value.sources():
@@ -116,7 +116,9 @@ def arrange(
 
 
 class _GoneError(Exception):
-    """A reference cannot be resolved, because it reads the result of a call that is left out."""
+    """Raised when a reference cannot be resolved, because it reads the result of a call that is
+    left out.
+    """
 
 
 def _renumbered_call(raw: JSONObject, places: Mapping[int, int]) -> JSONObject:
@@ -139,7 +141,9 @@ def _with_dagger(item: JSON) -> JSON:
 
 
 def _renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
-    """Return a value as written, except that its references to results use places in the plan."""
+    """Return a value as written, with its references to results renumbered to places in the
+    plan.
+    """
     return map_references(value, partial(_renumbered_reference, places=places))
 
 
@@ -170,7 +174,7 @@ def _renumbered_reference(text: str, places: Mapping[int, int]) -> str:
 
 
 def _in_place(operand: Reference, places: Mapping[int, int]) -> str | None:
-    """Return the operand with the place in the plan instead of the call's number in the run. Return
+    """Return the operand with the call's place in the plan instead of its number in the run, or
     None if the call is left out.
     """
     if operand.kind != "results" or not operand.path:
@@ -196,18 +200,16 @@ def keep_order(
     calls: Sequence[Executed], written: Sequence[JSONObject], arguments: JSONObject
 ) -> list[set[int]]:
     """Preserve the order of calls from different Requests that might have effects or write to the
-    same path.
-
-    Add `_after` to the entries in `written`, and `_id` where needed.
+    same path, by adding `_after` to the entries in `written`, and `_id` where needed.
 
     Args:
-        calls: the executed calls, indexed by their place in the plan and sorted by data dependency.
+        calls: the executed calls, in the order of their places in the plan, which is sorted by data
+            dependency.
         written: the calls as the plan lists them.
         arguments: the input of the run.
 
     Returns:
-        For each place, the set of earlier places that the call at this place must now also wait
-        for.
+        For each place, the set of earlier places that the call there must now also wait for.
     """
     waits = _waits_of(calls, written, arguments)
     ids = _Ids(calls, written)
@@ -251,8 +253,8 @@ def keep_order(
 def _waits_of(
     calls: Sequence[Executed], written: Sequence[JSONObject], arguments: JSONObject
 ) -> list[set[int]]:
-    """Return, for each place, the calls that the call at this place already waits for because of
-    data or its own `_after`.
+    """Return, for each place, the calls that the call there already waits for because of data or
+    its own `_after`.
     """
     places = {call.index: place for place, call in enumerate(calls)}
     writers = PathIndex()
@@ -284,9 +286,9 @@ def _expressions_in(call: JSONObject) -> list[Expression]:
 
 
 def _writers_read(expression: Expression, writers: PathIndex, arguments: JSONObject) -> set[int]:
-    """Return the calls that write the values which an expression reads.
+    """Return the calls that write the values that an expression reads.
 
-    Alternatives after one that is certain to exist are never read, so they do not count.
+    Alternatives after one that certainly exists are never read, so they do not count.
     """
     places: set[int] = set()
     for operands in expression.alternatives:
@@ -311,8 +313,8 @@ def _is_input(operand: Reference, arguments: JSONObject) -> bool:
 
 @dataclass
 class _Past:
-    """The calls from earlier Requests that a later call must wait for. It does not have to wait for
-    other earlier calls, because these calls already wait for them.
+    """The calls from earlier Requests that a later call must wait for, leaving out those that they
+    themselves wait for.
 
     Attributes:
         effects: the calls with effects from the latest Request that had such calls.
@@ -340,7 +342,7 @@ class _Past:
         return places
 
     def add(self, calls: Sequence[Executed], places: Iterable[int], effects: Sequence[int]) -> None:
-        """Add the calls from the next Request. Later calls wait for the calls in `effects`."""
+        """Add the calls from the next Request. Later calls wait for those in `effects`."""
         reads = {place for place in places if calls[place].reads_only}
         if effects:
             self.effects = set(effects)

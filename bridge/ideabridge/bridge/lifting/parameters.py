@@ -104,7 +104,7 @@ class ParameterDecision:
 
     Attributes:
         rename: the new name of the parameter.
-        merge: the parameter that replaces this parameter. Both have the same recorded value.
+        merge: the parameter that replaces this one. Both have the same recorded value.
         fix: True to remove the parameter and keep the recorded value.
         description: the description of the parameter.
         required: True if callers must pass the parameter.
@@ -125,8 +125,8 @@ def read_decisions(raw: JSONObject | None) -> dict[str, ParameterDecision]:
     """Read `{NAME: {"rename"?, "merge"?, "fix"?, "description"?, "required"?, "default"?, "at"?}}`.
 
     Raises:
-        PublicationError: the value does not have this shape; the message names the place that
-            differs and what was expected.
+        PublicationError: the value does not have this shape. The message says where, and what was
+            expected.
     """
     return {name: _decision(name, value) for name, value in (raw or {}).items()}
 
@@ -191,7 +191,7 @@ class Parameter:
     """A parameter that replaces literals.
 
     Attributes:
-        name: its name.
+        name: the name of the parameter.
         value: the recorded value, which is the default.
         leaves: the literals that the parameter fills.
         tool: the tool of the first of these literals.
@@ -210,7 +210,7 @@ class Parameter:
 
     @property
     def followed(self) -> bool:
-        """True if the value is read from its source when the caller omits the parameter."""
+        """Whether the value is read from its source when the caller omits the parameter."""
         return self.source is not None
 
     @property
@@ -231,9 +231,11 @@ class Parameter:
 
     @property
     def schema(self) -> JSONObject:
-        """The parameter's JSON Schema. The schema copies as much as possible from the schema of the
-        tool's parameter. It also contains the recorded value as the default or, for a followed
-        value, the name of the source.
+        """The parameter's JSON Schema.
+
+        It copies as much as possible from the schema of the tool's parameter, and also contains the
+        recorded
+        value as the default or, for a followed value, the name of the source.
         """
         leaf = self.leaves[0]
         declared = leaf.schema or {}
@@ -273,7 +275,7 @@ def parameters_of(
     """Return one parameter for each group of equal literals that have the same name.
 
     Args:
-        literals: for each literal, a parameter that has no name yet.
+        literals: for each literal, a parameter without a name.
         reserved: the names of the members of the run's input.
         decisions: the publisher's decisions, keyed by parameter name. The literals in a decision's
             `at` become one parameter.
@@ -329,8 +331,8 @@ def _put_under_also(
     decisions: Mapping[str, ParameterDecision],
     task: str,
 ) -> set[str]:
-    """Move all but the first few followed parameters into `also`. Return the names of the
-    parameters that do not fit into it.
+    """Move all but the first few followed parameters into `also`. Return the names of those that do
+    not fit.
     """
     words = set(_WORD.findall(task))
     undecided = [parameter for parameter in followed if parameter.name not in decisions]
@@ -353,7 +355,7 @@ def _stands_in(value: JSON, task: str, words: Collection[str]) -> bool:
 
 
 def _fill(by_decision: dict[str, Parameter], name: str, literal: Parameter) -> None:
-    """Let a parameter that the publisher named fill one more literal.
+    """Let a parameter that the publisher named fill another literal.
 
     Raises:
         PublicationError: the parameter already fills literals with a different value.
@@ -377,7 +379,7 @@ class Inputs:
 
     Attributes:
         schema: the JSON Schema of the input.
-        fixed: the members of the run's input that are not parameters. For these, the plan uses the
+        fixed: the members of the run's input that are not parameters, for which the plan uses the
             recorded values.
         renamed: maps the names that members had when the plan was lifted to their new names.
         unfilled: the names of the parameters whose literals stay unchanged.
@@ -432,7 +434,7 @@ class _Deciding:
         self._inputs = Inputs({})
 
     def inputs(self, decisions: Mapping[str, ParameterDecision]) -> Inputs:
-        """Return the input of the tool after all decisions.
+        """Return the tool's input after all decisions.
 
         Raises:
             PublicationError: see `inputs_of`.
@@ -493,7 +495,7 @@ class _Deciding:
         self._required = [other for other in self._required if other != name]
 
     def _change(self, name: str, decision: ParameterDecision) -> None:
-        """Change a parameter's schema, whether it is required, and its name."""
+        """Change a parameter's schema and name, and whether it is required."""
         schema = {**object_or_empty(self._properties.get(name))}
         if decision.description is not None:
             schema["description"] = decision.description
@@ -541,8 +543,8 @@ class _Deciding:
 
 
 def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
-    """Return a parameter's new name. For a merged parameter, this is the name of the parameter that
-    replaces it.
+    """Return a parameter's new name or, for a merged parameter, the name of the one that replaces
+    it.
 
     Raises:
         PublicationError: parameters are merged in a cycle, or into a fixed value.
@@ -567,9 +569,7 @@ def _new_name(name: str, decisions: Mapping[str, ParameterDecision]) -> str:
 
 
 def renamed_inputs(value: JSON, names: Mapping[str, str]) -> JSON:
-    """Return a value as written, except that its references use the new names of the input's
-    members.
-    """
+    """Return a value as written, with the new names of the input's members in its references."""
     if not names:
         return value
     return map_references(value, partial(_with_new_names, names=names))

@@ -105,8 +105,8 @@ class OpenPoint:
 
 
 def read_open(raw: JSON) -> list[OpenPoint]:
-    """Read a list of open points in the form that `OpenPoint.to_json` returns. Malformed entries
-    are left out.
+    """Read a list of open points in the form that `OpenPoint.to_json` returns, skipping malformed
+    entries.
     """
     points: list[OpenPoint] = []
     for entry in list_or_empty(raw):
@@ -123,7 +123,8 @@ def open_points(draft: PlanDraft, *, output_counts: bool = True) -> list[OpenPoi
 
     Args:
         draft: the draft.
-        output_counts: False if nobody specified what the run should return. The draft then returns
+        output_counts: False if nobody specified what the run should return, so that the draft
+            returns
             the result of the last call.
     """
     points = [
@@ -166,7 +167,7 @@ def _dropped(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield tools that were called three times or more with copied values."""
+    """Yield tools that were called at least three times with copied values."""
     if not draft.lifted.requests:
         return
 
@@ -183,8 +184,8 @@ def _repeated(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _explained(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield two kinds of points: copied values in calls that are not explained by a single earlier
-    place, and values in the output that only a mind wrote.
+    """Yield copied values in calls that no single earlier place explains, and values in the output
+    that only a mind wrote.
     """
     leaves = {leaf.at: leaf for leaf in draft.lifted.leaves}
     yield from _positions(draft)
@@ -238,8 +239,8 @@ def _of_call(draft: PlanDraft, explained: Explained, leaf: Leaf) -> OpenPoint | 
 
 
 def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield the calls that change something and that read a value by list position, directly or
-    through other calls.
+    """Yield the calls that change something and read a value by list position, directly or through
+    other calls.
     """
     explained = {literal.at: literal.by[0] for literal in draft.explained}
     calls = draft.lifted.aligned.calls
@@ -262,7 +263,7 @@ def _positions(draft: PlanDraft) -> Iterator[OpenPoint]:
 def _position_behind(
     draft: PlanDraft, leaf: Leaf, cheapest: Explanation | None, chosen: Mapping[int, str]
 ) -> str | None:
-    """Return the list position that a value depends on, or None if it depends on no position."""
+    """Return the list position that a value depends on, or None if there is none."""
     if isinstance(cheapest, PathTo):
         if _has_position(draft, cheapest):
             return cheapest.reference
@@ -291,7 +292,7 @@ def _place_read(path: Path) -> int:
 
 
 def _writes_for(paths: Sequence[Path], call: JSON) -> bool:
-    """Return whether one of these paths reads what a call writes to the state."""
+    """Return whether one of the given paths reads what a call writes to the state."""
     target = object_or_empty(call).get("_outputPath")
     if not isinstance(target, str):
         return False
@@ -316,7 +317,8 @@ def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Yield values that differ between the runs although nothing explains them.
 
     A value that was written before any result was seen is not open: it is a parameter, and differs
-    because callers want different things.
+    because
+    callers want different things.
     """
     for leaf in draft.lifted.leaves:
         explanations = draft.lifted.explanations_by_path.get(leaf.path)
@@ -333,8 +335,8 @@ def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield an open point for each list of several items in a call, if some of the items are values
-    of earlier results.
+    """Yield an open point for each list of several items in a call where some of the items are
+    values from earlier results.
     """
     items: dict[str, list[Leaf]] = {}
     for leaf in draft.lifted.leaves:
@@ -354,8 +356,8 @@ def _put_together(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _list_around(draft: PlanDraft, leaf: Leaf) -> str | None:
-    """Return the path of the outermost list that has several items and contains a part of a call,
-    or None if no such list contains the part.
+    """Return the path of the outermost list that has several items and contains the given part of a
+    call, or None if there is none.
     """
     if leaf.place is None:
         return None
@@ -381,7 +383,7 @@ def _reads_results(draft: PlanDraft, leaf: Leaf) -> bool:
 
 
 def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
-    """Yield unexplained literals that are a mind's own words or contain a part of an earlier
+    """Yield unexplained literals that are a mind's own words, or contain a part of an earlier
     string.
     """
     parameter_paths = {
@@ -411,7 +413,7 @@ def _parts_and_words(draft: PlanDraft) -> Iterator[OpenPoint]:
 
 
 def _where(draft: PlanDraft, inside: Inside) -> str:
-    """Describe, in a phrase, where part of a literal appeared earlier."""
+    """Return a phrase that says where a part of a literal appeared earlier."""
     literal = draft.lifted.literal_of(inside.root)
     match operand_path(inside.root):
         case _ if literal is not None:
@@ -433,5 +435,5 @@ def _is_after_results(draft: PlanDraft, place: int) -> bool:
 
 
 def _is_own_words(value: JSON) -> bool:
-    """Return whether a value is a string that has more than 40 characters or several words."""
+    """Return whether a value is a string of several words or more than 40 characters."""
     return isinstance(value, str) and (len(value) > LONG_TEXT or len(value.split()) > 1)

@@ -50,8 +50,8 @@ _WIDE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class ReportedCall:
-    """A call of a plan in the report: the call's tool, and whether a mind is asked for the result
-    each time.
+    """A call of a plan in the report: its tool, and whether a mind is asked for the result each
+    time.
     """
 
     tool: str = "?"
@@ -60,7 +60,9 @@ class ReportedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReportedOffer:
-    """A run of the same shape, with the paths of the values that naming it would determine."""
+    """A run of the same shape, with the paths of the values that would be determined by naming this
+    run.
+    """
 
     run: str = "?"
     settles: tuple[str, ...] = ()
@@ -210,8 +212,8 @@ def _literal(literal: Explained, leaf: Leaf | None) -> JSONObject:
 
 
 def _offers(draft: PlanDraft, store: Store, caller: str) -> Iterator[JSONObject]:
-    """Yield the runs of the same shape, each with the literals that would lose an explanation by
-    naming the run.
+    """Yield the runs of the same shape, each with the literals that would lose an explanation if
+    the run were named.
     """
     for run in runs_like(draft.lifted, store, caller):
         read = partial(run.read, arguments=draft.arguments(run))
@@ -291,7 +293,7 @@ def table_lines(rows: Sequence[ReportRow], width: int | None = None) -> list[Lin
 def _table(
     heads: tuple[str, str, str], rows: Sequence[ReportRow], width: int | None
 ) -> Iterator[Line]:
-    """Yield the lines of one table. Rows for uncertain values are yellow."""
+    """Yield the lines of a table. Rows for uncertain values are yellow."""
     titles = [*heads]
     cells = [[row.name, shortened(row.example, _EXAMPLE), row.otherwise] for row in rows]
     if any(row.description for row in rows) and (width is None or width >= _WIDE):
@@ -331,7 +333,7 @@ def _checked_lines(report: ToolReport) -> Iterator[Line]:
 
 
 def evidence_line(records: Sequence[JSONObject]) -> str:
-    """Return a line with the number of later runs that support the explanations of a plan.
+    """Return a line that says how many later runs support the explanations of a plan.
 
     Args:
         records: the records of the plan's evidence.
@@ -345,7 +347,7 @@ def evidence_line(records: Sequence[JSONObject]) -> str:
 
 def report_text(report: JSONObject) -> str:
     """Format the report for a model in at most 2,000 bytes: the most important parts in full, and
-    only the names of the omitted parts.
+    only the names of omitted parts.
     """
     groups = _groups(read_as(ToolReport, report))
     room = _FOR_MODELS - _FOR_REST

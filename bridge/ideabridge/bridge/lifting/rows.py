@@ -52,9 +52,9 @@ class ReportRow:
     Attributes:
         name: the name of the parameter, or the path of the value in the plan: `calls.1.owner`,
             `output.title`.
-        example: the recorded value as JSON, or an empty string if no value was recorded.
-        otherwise: what happens if the caller leaves the parameter out: `required`, `may be left
-            out`, `always the same`, `taken from ...`.
+        example: the recorded value as JSON, or "" if no value was recorded.
+        otherwise: what happens if the caller omits the parameter: `required`, `may be left out`,
+            `always the same`, `taken from ...`.
         is_parameter: False if the value cannot be passed.
         is_certain: False if the value might be wrong for other data.
         description: the description of the parameter.
@@ -118,9 +118,11 @@ def publication_rows(publication: Publication) -> list[ReportRow]:
 
 
 def publication_notes(publication: Publication) -> list[str]:
-    """Return the notes on a published plan, one line each. They list uncertainties that rarely make
-    an answer wrong: limits that the search reached, keys that might be data, calls that might have
-    been decisions, and sources whose kind of value is checked.
+    """Return the notes on a published plan, one line each.
+
+    They list uncertainties that rarely make an answer wrong: limits that the search reached, keys
+    that
+    might be data, calls that might have been decisions, and sources whose kind of value is checked.
     """
     plan = publication.present_plan_parts
     notes: list[str] = []
@@ -144,7 +146,7 @@ def publication_notes(publication: Publication) -> list[str]:
 
 
 def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]:
-    """Return a row for each parameter, with the required parameters first.
+    """Return a row for each parameter, required parameters first.
 
     Args:
         schema: the JSON Schema of the input.
@@ -173,8 +175,8 @@ def parameter_rows(schema: JSONObject, arguments: JSONObject) -> list[ReportRow]
 
 
 def _parameter_of(literal: Explained) -> str | None:
-    """Return the parameter that fills a literal, even if the literal has other possible
-    explanations, or None if there is no such parameter.
+    """Return the parameter that fills a literal, even if there are other explanations, or None if
+    no parameter does.
     """
     match literal.by[0]:
         case PathTo(path=("input", name)):
@@ -194,8 +196,8 @@ def _value_row(literal: Explained, tools: Sequence[str], plan: JSONObject) -> Re
 
 
 def taken_from(literal: Explained, tools: Sequence[str]) -> str:
-    """Describe, in a phrase, where a copied value comes from when the data is different, and what
-    else might explain it.
+    """Return a phrase that says where a copied value comes from when the data is different, and
+    what else might explain it.
 
     Args:
         literal: the value with its explanations.
@@ -213,8 +215,8 @@ def _because(why: str | None) -> str:
 
 
 def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
-    """Return a phrase with the other possible explanations for a value: `; or from owner of result
-    0 (get_issue); or the same`.
+    """Return a phrase with the other possible explanations for a value, such as `; or from owner of
+    result 0 (get_issue); or the same`.
     """
     text = ""
     for other in others[:_MOST_OTHERS]:
@@ -229,8 +231,8 @@ def _or_from(others: Sequence[Explanation], tools: Sequence[str]) -> str:
 
 
 def source_in_words(shown: str, tools: Sequence[str]) -> str:
-    """Describe, in a phrase, where a value comes from: `owner of result 1 (get_issue)` for
-    `†results.1.owner`.
+    """Return a phrase that says where a value comes from, such as `owner of result 1 (get_issue)`
+    for `†results.1.owner`.
 
     Args:
         shown: see `Explanation.shown`.
@@ -263,5 +265,5 @@ def _tools_of(calls: list[JSON]) -> list[str]:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a string, truncated to `most` characters if it is longer."""
+    """Return a string, truncated to at most `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

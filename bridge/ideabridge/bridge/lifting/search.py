@@ -87,8 +87,7 @@ class Found:
         contradicted: True if the values differ between the runs, and no explanation fits all of
             them.
         runs: the number of runs that the explanations fit.
-        inside: an unexplained part of the literal that appeared in an earlier string, or None if
-            there is no such part.
+        inside: an unexplained part of the literal that appeared in an earlier string, or None.
     """
 
     by: list[Explanation]
@@ -99,12 +98,12 @@ class Found:
 
     @property
     def is_explained(self) -> bool:
-        """True if the first explanation is not the constant."""
+        """Whether the first explanation is not the constant."""
         return not is_constant(self.by[0])
 
     def fitting(self, runs: Iterable[tuple[JSON, Read]]) -> Found:
-        """Return the explanations that also fit other runs. If no explanation fits them, only the
-        first run's constant is left.
+        """Return the explanations that also fit other runs. If none of them does, only the first
+        run's constant is left.
 
         Args:
             runs: for each run, the literal at the same place, and the function that reads the run's
@@ -132,7 +131,7 @@ def explain_literal(value: JSON, values: Values, name: str = "") -> Found:
 
 
 class _Search:
-    """The search for one literal's explanations in one run."""
+    """The search for the explanations of one literal in one run."""
 
     def __init__(self, value: JSON, values: Values, name: str) -> None:
         self._value = value
@@ -211,8 +210,7 @@ class _Search:
 
         Args:
             value: the value.
-            step: the conversion that turns the value into the literal, or None if the value equals
-                the literal.
+            step: the conversion from the value to the literal, or None if they are equal.
         """
         for node in self._values.equal(value):
             weakness = self._weakness(node)
@@ -256,7 +254,7 @@ class _Search:
                     yield ItemOf(holder.reference, keys_in_item, (field, source))
 
     def _elsewhere(self, value: JSON) -> list[PathTo]:
-        """Return the paths to a value that contain no list position."""
+        """Return the paths to a value without a list position."""
         if not is_distinctive(value):
             return []
         nodes = self._values.loose(value)
@@ -303,7 +301,7 @@ class _Search:
                 self._add(Joined(tuple(parts)), 0, node, piece.end - piece.start)
 
     def _pieces(self, text: str) -> list[_Piece]:
-        """Return the longest non-overlapping parts of a string that are values."""
+        """Return the longest non-overlapping parts of a string that are indexed values."""
         spans = dict(_spans(text, self._values.begins))
         # Look for input values separately, because they can also match part of a word.
         for input_text in self._values.input_texts:
@@ -326,8 +324,8 @@ class _Search:
         return pieces
 
     def _longest_at(self, text: str, start: int, ends: Iterable[int]) -> _Piece | None:
-        """Return the longest value that begins at `start` in a string and is not the whole string,
-        or None.
+        """Return the longest value that begins at `start` in a string, unless it is the whole
+        string, or None if there is none.
         """
         for end in ends:
             part = text[start:end]
@@ -342,7 +340,7 @@ class _Search:
     def _places_of(self, part: str) -> list[Node]:
         """Return the places where a part of a string is a value, as a string or as a number.
 
-        The places whose names are most like the name of the parameter come first.
+        Places whose names are most similar to the name of the parameter come first.
         """
         is_short = len(part) < 3
         if is_short and not any(char.isdigit() for char in part):
@@ -364,7 +362,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """An explanation with its rank. Lower ranks come first."""
+    """An explanation with its rank, where lower ranks come first."""
 
     explanation: Explanation
     rank: tuple[int, int, int, int, int]
@@ -384,11 +382,12 @@ def _after(explanation: Explanation, step: str | None) -> Explanation:
 
 
 def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list[int]]]:
-    """Yield each position in a string at which a value might begin, together with the positions at
-    which the value might end, farthest first.
+    """Yield each position in a string at which a value might begin, with the positions at which it
+    might end, farthest first.
 
     A value begins and ends at a word boundary, or at the outer edge of the marks around a word:
-    `/tmp/x`, `#5`.
+    `/tmp/x`,
+    `#5`.
 
     Args:
         text: the string.
@@ -422,7 +421,7 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
 
 
 def likeness_of(name: str, path: Path) -> int:
-    """Return how similar the keys in a path are to a parameter's name: from 4 (the last key equals
+    """Return how similar the keys in a path are to a parameter's name, from 4 (the last key equals
     the name) to 0 (the keys and the name have no word in common).
     """
     keys = [key for key in path if not key.isdecimal()]
@@ -466,7 +465,7 @@ def is_common(value: JSON) -> bool:
 
 
 def _number_in(text: str) -> int | float | None:
-    """Return the number that a string contains, or None if the string is not a number."""
+    """Return the number that a string consists of, or None if it is not a number."""
     # Look at the last character first: most strings are words, and this test is cheaper than a
     # conversion that fails.
     if not text[-1:].isdigit():
@@ -487,9 +486,7 @@ def _texts_of(number: float) -> list[str]:
 
 
 def _fields(item: JSON) -> list[tuple[str, JSON]]:
-    """Return (FIELD, value) for each scalar that is a member of an item, or of an object in the
-    item.
-    """
+    """Return `(FIELD, value)` for each scalar member of an item, or of an object in the item."""
     if isinstance(item, list):
         return []
     if not isinstance(item, dict):
@@ -506,7 +503,7 @@ def _fields(item: JSON) -> list[tuple[str, JSON]]:
 
 
 def _named_members(value: JSONObject, most: int) -> Iterator[tuple[str, JSON]]:
-    """Yield the first members of an object, without those whose keys cannot be used as a FIELD."""
+    """Yield the first members of an object, skipping those whose keys cannot be used as a FIELD."""
     for key, member in islice(value.items(), most):
         if key and "." not in key:
             yield key, member
@@ -518,8 +515,8 @@ def is_constant(explanation: Explanation) -> bool:
 
 
 def selects(explanation: Explanation) -> bool:
-    """Return whether an explanation can select a list item by position. Its method `positions`
-    tells whether it does so for particular data.
+    """Return whether an explanation can select a list item by position. Its method `positions` says
+    whether it does so for particular data.
 
     A run is evidence for a position only if there were several items or several matches to choose
     from.

@@ -15,12 +15,12 @@ _NARROW: Final = 8
 def table_rows(
     heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
 ) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a table, each with its row number. The title row is number 0. Long cells
-    are wrapped within their column.
+    """Yield the lines of a table, each with the number of its row. The row of titles is number 0.
+    Long cells are wrapped within their column.
 
     Args:
         heads: the titles of the columns.
-        rows: the cells; every row has as many cells as there are titles.
+        rows: the cells. Every row has as many cells as there are titles.
         width: the width of the terminal in columns, or None to make the table as wide as its cells.
     """
     listed = [[printable_line(cell) for cell in row] for row in (heads, *rows)]
@@ -40,8 +40,8 @@ def table_rows(
 
 
 def _fitted(widths: list[int], room: int) -> list[int]:
-    """Divide the available width among the columns. Narrow columns keep their width, and wide
-    columns share the rest.
+    """Divide the available width among the columns. Narrow columns keep their width, and wide ones
+    share the rest.
     """
     fitted = list(widths)
     open_ = sorted(range(len(widths)), key=lambda number: widths[number])

@@ -63,8 +63,8 @@ def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) ->
 async def ask_program(
     bridge: PublishingBridge, request: ProgramRequest, mind: MindName | Choice, caller: str
 ) -> Run:
-    """Start the run in which a mind writes a program, and return the run. The run has no tools, and
-    its output is the mind's answer.
+    """Start the run in which a mind writes a program, and return it. It has no tools, and its
+    output is the mind's answer.
     """
     context: list[JSON] = [{"role": "system", "content": request.text}]
     task = request.title
@@ -81,18 +81,18 @@ async def distill(
     mind: MindName | Choice,
     caller: str,
 ) -> tuple[Publication, list[RefusedProgram]]:
-    """Ask a mind for programs until one is published.
+    """Ask a mind for programs until one of them is published.
 
     Args:
         bridge: asks the mind.
         describe: returns the Request, including the programs that were refused so far.
         publish: publishes an answer, or raises `ProgramRefusedError`.
         refuse: records that the program of a run was refused, with the reason.
-        mind: the mind that is asked.
+        mind: the mind to ask.
         caller: the user who distils.
 
     Returns:
-        (the publication, the programs that were refused before it).
+        The publication, and the programs that were refused before it.
 
     Raises:
         PublicationError: the mind does not answer, or all of its programs differ from the runs.
@@ -120,7 +120,7 @@ async def distill(
 
 
 async def answer_of(run: Run) -> ProgramAnswer:
-    """Wait for the program that a mind writes in a run.
+    """Wait for the program that a mind writes in a run, and return its answer.
 
     Raises:
         PublicationError: the mind did not write a program.

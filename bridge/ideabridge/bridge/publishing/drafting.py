@@ -41,7 +41,7 @@ class Drafted:
 
     Attributes:
         run: the run.
-        runs: the other runs of the same task that were named.
+        runs: the other named runs of the same task.
         plan: the plan in the form of a publication.
         calls: the calls of the plan, with the tool names of the run.
         schema: the input schema of the tool.
@@ -79,7 +79,7 @@ class OutlinedRun:
 
     Attributes:
         outline: the facts about the run that publishing needs.
-        draft: the plan of the run. None if the run has no plan, is a program, or is solved again
+        draft: the plan of the run, or None if the run has no plan, is a program, or is solved again
             for each input.
         no_plan: why the run has no plan, or "" if it has one or needs none.
         function: the run itself, or None if another process read it.
@@ -123,8 +123,8 @@ class Drafting:
         parameters: JSONObject | None = None,
         strict: bool = False,
     ) -> Drafted:
-        """Lift a run into a plan, and apply a person's decisions. `Bridge.lift` documents the
-        arguments.
+        """Lift a run into a plan, and apply a person's decisions. For the arguments, see
+        `Bridge.lift`.
 
         Raises:
             PublicationError: the run cannot become a plan, or a decision does not fit the plan.
@@ -166,16 +166,15 @@ class Drafting:
         return await compute_in_thread(_read_outlined, outlined)
 
     async def guide(self, ref: str, caller: str, task: str, name: str) -> JSONObject | str:
-        """Return the guide for a run to publish as `name`, or the reason why it cannot have one;
-        see `guide_of`.
+        """Return the guide for publishing a run as `name`, or why the run cannot have one; see
+        `guide_of`.
         """
         guide = await self._compute([ref], caller, run_guide, ref, caller, task, name)
         return guide if isinstance(guide, dict) else str(guide)
 
     async def open_points(self, refs: Sequence[str], caller: str) -> list[OpenPoint]:
-        """Return the points that copied values leave open in runs of one task.
-
-        The list is empty if the plan lifted from the runs is plain.
+        """Return the points that copied values leave open in runs of one task. The list is empty if
+        the plan lifted from the runs is plain.
         """
         return read_open(await self._compute(refs, caller, points_of, list[JSON](refs), caller))
 

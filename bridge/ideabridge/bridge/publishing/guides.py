@@ -25,8 +25,8 @@ from ideabridge.tools.typed import read_as
 
 @dataclass(frozen=True, slots=True)
 class ShownPlan:
-    """The plan that a mind sees when it solves an idea again. Literals are replaced by references
-    where the reference is known.
+    """The plan that a mind sees when it solves an idea again. References replace literals wherever
+    they are known.
     """
 
     calls: list[JSON]
@@ -36,14 +36,13 @@ class ShownPlan:
 def guide_of(
     function: Function, lifted: ShownPlan | None, task: str, store: Store, name: str
 ) -> JSONObject | str:
-    """Return the guide for a publication (see `Publication.guide`), or the reason why it cannot
-    have one.
+    """Return the guide for a publication (see `Publication.guide`), or why it cannot have one.
 
     Args:
         function: the run as a function.
         lifted: the part of the run's plan that could be lifted, or None if no part could be lifted.
-        task: the task as text, used if the run was a plan, because a plan has no task.
-        store: holds the other publications.
+        task: the text of the task to use if the run was a plan, because a plan has no task.
+        store: contains the other publications.
         name: the name under which the idea is published.
     """
     machine = function.run.machine
@@ -87,7 +86,7 @@ def guide_of(
 
 
 def _plan_of(function: Function) -> ShownPlan:
-    """Return the plan of a run that could not be lifted: its calls, unchanged."""
+    """Return the plan of a run that could not be lifted, which consists of its calls, unchanged."""
     history = function.run.machine.history
     if function.run.places is not None:
         return ShownPlan(function.calls, function.output)
@@ -102,8 +101,8 @@ def _plan_of(function: Function) -> ShownPlan:
 
 
 def _messages_of(function: Function, task: str | None) -> list[Message]:
-    """Return the context for a new run: the context of the recorded run with an empty input. If
-    `task` is not None, the context starts with the task.
+    """Return the context for a new run: `task`, if it is not None, and the context of the recorded
+    run with an empty input.
     """
     messages: list[Message] = []
     if task is not None:
@@ -127,7 +126,7 @@ def _messages_of(function: Function, task: str | None) -> list[Message]:
 def _tools_of(
     function: Function, messages: Sequence[Message], store: Store, name: str
 ) -> list[JSON]:
-    """Return the tools of a new run, each as `[module or null, name]`, except the tools that the
+    """Return the tools of a new run, each as `[module or null, name]`, without the tools that the
     context of the run defines.
     """
     defined = {tool.name for tool in defined_tools(messages)}

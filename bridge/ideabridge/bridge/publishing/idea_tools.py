@@ -26,10 +26,11 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
     that name.
 
     The tool refers to the current version. A run that has started keeps using that version even if
-    a newer one is published.
+    a
+    newer one is published.
 
     Args:
-        store: holds the publications.
+        store: contains the publications.
         module: `idea:NAME` or `idea:NAME@VERSION`.
         caller: the caller of the tool.
         catalogue: the tools of this process and of the servers.
@@ -51,8 +52,8 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
 
 
 def evidence_of(publication: Publication) -> str:
-    """Describe, in one sentence, how many runs support an idea's plan and which points are open;
-    see `evidence_sentence`.
+    """Say, in one sentence, how many runs support an idea's plan and which points are open; see
+    `evidence_sentence`.
     """
     plan = publication.present_plan_parts
     tools = [call.tool for call in written_calls(plan.calls)]
@@ -68,15 +69,15 @@ deeper.
 def hints_now(
     store: Store, publication: Publication, caller: str, catalogue: Catalogue
 ) -> JSONObject:
-    """Return the behaviour hints of a published idea, given the current tools: the idea is
-    read-only if all tools that it calls are read-only.
+    """Return the behaviour hints of a published idea under the current tools. The idea is read-only
+    if all tools that it calls are.
 
-    If one of these tools is missing in this process, the hints are the most cautious ones.
+    If one of these tools is missing from this process, the hints are the most cautious ones.
 
     Args:
-        store: holds the publications.
+        store: contains the publications.
         publication: the version.
-        caller: the caller who could call it.
+        caller: the caller who could call the version.
         catalogue: the tools of this process and of all servers, including servers that are not up.
     """
     return _PresentHints(store, caller, catalogue).of(publication)
@@ -87,7 +88,8 @@ class _PresentHints:
     """Computes the hints of an idea and of the ideas that it calls.
 
     The hints of each idea are computed only once, because the number of paths through ideas that
-    call each other can double with each idea.
+    call each
+    other can double with each idea.
     """
 
     store: Store
@@ -99,7 +101,7 @@ class _PresentHints:
     )
 
     def of(self, publication: Publication, depth: int = 0) -> JSONObject:
-        """Return the hints of a version, called at this depth."""
+        """Return the hints of a version, called at the given depth."""
         key = (publication.name, publication.version)
         pinned = publication.plan_or_guide
         if publication.answer == "recorded" or pinned is None:
@@ -137,7 +139,7 @@ class _PresentHints:
         self, publication: Publication, defined: frozenset[str], depth: int
     ) -> list[Tool] | None:
         """Return the tools that an idea can call, except latent ones, which only ask a mind. Return
-        None if one of these tools is missing in this process.
+        None if one of the tools is missing from this process.
         """
         keys = self._keys(publication)
         if keys is None:
@@ -165,7 +167,7 @@ class _PresentHints:
 
     def _keys(self, publication: Publication) -> list[tuple[str | None, str]] | None:
         """Return the (server, name) of each tool that an idea can call, or None if the tools are
-        not known.
+        unknown.
         """
         # With a guide, a mind might continue after the plan, so include the tools of the guide.
         keys = publication.guide_parts.origins
@@ -206,8 +208,8 @@ def _worse(hints: JSONObject, stored: JSONObject) -> JSONObject:
 
 
 def hints_of(tools: Iterable[Tool]) -> JSONObject:
-    """Return the behaviour hints of an idea that can call these tools: the idea is read-only if all
-    these tools are read-only.
+    """Return the behaviour hints of an idea that can call the given tools. The idea is read-only if
+    all of them are.
 
     An idea without tools returns a stored value, or a value that a mind writes.
     """
@@ -242,13 +244,13 @@ def needed_modules(
     catalogue: Catalogue,
     defined: frozenset[str] = frozenset(),
 ) -> set[str | None]:
-    """Return the servers that must list their tools before the effects of these calls are known,
-    including servers that published ideas call.
+    """Return the servers that must list their tools before the effects of the given calls are
+    known, including servers that published ideas call.
 
-    The result contains None if the server of one of the tools is unknown.
+    The result contains None if the server of a tool is unknown.
 
     Args:
-        store: holds the publications.
+        store: contains the publications.
         calls: the calls in a plan.
         caller: the caller of the plan.
         catalogue: the tools of this process and of all servers, including servers that are not up.
@@ -281,8 +283,8 @@ class _NeededModules:
     _visited: set[str] = field(default_factory=set[str])
 
     def take(self, call: WrittenCall, defined: frozenset[str]) -> None:
-        """Add the servers that a call needs. A call without a tool name adds no server: the check
-        of the plan refuses such calls.
+        """Add the servers that a call needs. A call without a tool name adds none, because the
+        check of the plan refuses such calls.
         """
         if call.tool:
             self._need(call.module, call.tool, defined)
@@ -325,7 +327,8 @@ def _reaches(
     `Tool.reaches`.
 
     The result is `EVERY_MODULE` if the servers are unknown, because a mind or a room chooses the
-    calls, or because a tool is missing in this process.
+    calls, or
+    because a tool is missing from this process.
     """
     reached: dict[str, None] = {}
     visited: set[str] = set()

@@ -46,12 +46,13 @@ class SavedIdea:
     """The result of saving or importing an idea.
 
     Attributes:
-        idea_id: the saved idea.
-        publication: the version under which it was published, or None if it was not published.
+        idea_id: the id of the saved idea.
+        publication: the version under which the idea was published, or None if it was not
+            published.
         before: the previous version of that name, or None if the name was free. If nothing changed,
             there is no new version, and this equals `publication`.
-        missing: a sentence for each missing tool that the idea's calls need. Only
-            `Bridge.save_idea` sets this attribute.
+        missing: a sentence for each missing tool that the idea's calls need. Set only by
+            `Bridge.save_idea`.
         left_out: values that the document omits because they came from results in the idea's run,
             each as `{"reference" or "message", "type", "bytes"}`.
     """
@@ -64,13 +65,13 @@ class SavedIdea:
 
     @property
     def is_unchanged(self) -> bool:
-        """True if exactly this idea had already been published under this name."""
+        """Whether exactly this idea had already been published under this name."""
         return self.publication is not None and self.publication is self.before
 
 
 def offered_plan(document: Document) -> Plan | None:
     """Return the plan that answers calls to the idea in a document, with its recorded input, or
-    None if the document has no plan.
+    None if there is no plan.
 
     Raises:
         PublicationError: the plan is a malformed program.
@@ -125,8 +126,9 @@ def check_explained(document: Document) -> None:
     Explanations that depend on results cannot be checked in this way.
 
     Raises:
-        PublicationError: an explanation yields a different value. The message names the place and
-            the expected value.
+        PublicationError: an explanation yields a different value. The message says where, and gives
+            the
+            expected value.
     """
     plan = offered_plan(document)
     listed = (plan.explained or {}).get("values") if plan is not None else None
@@ -167,8 +169,8 @@ def check_explained(document: Document) -> None:
 
 
 def _reference_for(text: str, arguments: JSONObject) -> JSON | Missing:
-    """Return the value of a reference for an input, as written in a plan. Return MISSING if the
-    input has no such value, or if the reference reads something other than the input.
+    """Return the value of a reference, as written in a plan, for the given input. Return MISSING if
+    the input has no such value, or the reference does not read the input.
     """
     try:
         value = _value_for(read_explanation(text), arguments)
@@ -178,7 +180,7 @@ def _reference_for(text: str, arguments: JSONObject) -> JSON | Missing:
 
 
 def _value_for(explanation: Explanation, arguments: JSONObject) -> JSON | Missing:
-    """Return the value of an explanation for an input. Return MISSING if the explanation has no
+    """Return the value of an explanation for the given input, or MISSING if the explanation has no
     value, or depends on results.
     """
     needed = False
@@ -202,12 +204,12 @@ def own_cycle(store: Store, name: str, calls: list[WrittenCall]) -> str | None:
 
 
 def check_guide(store: Store, document: Document) -> None:
-    """Check the guide of a document (`Publication.guide`), but not its tools, which can be added
+    """Check the guide of a document (`Publication.guide`), except for its tools, which can be added
     later.
 
     Raises:
         PublicationError: no run could begin with the guide, or the idea would call itself. The
-            message names the place.
+            message says where.
     """
     members = document.publication_members()
     recorded: JSON = members["recorded"]
@@ -275,17 +277,18 @@ _MEMBERS: Final[tuple[tuple[str, str, Callable[[JSON], bool]], ...]] = (
 
 
 def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue) -> JSONObject:
-    """Return the behaviour hints of a plan, given the tools that are available in this process.
+    """Return the behaviour hints of a plan according to the tools that are available in this
+    process.
 
     If the plan calls an unknown tool, which might be added later, the hints are the most cautious
     ones.
 
     Args:
-        plan: the plan, or None if the idea has no plan. The effects of an idea without a plan are
-            unknown.
+        plan: the plan, or None if the idea has no plan, so that its effects are unknown.
         present: the available tools, and the tools of the rooms that the plan names.
-        offered: the same tools, and the tools that the plan itself defines. Statements of the plan
-            about the effects of other tools are ignored.
+        offered: the same tools, and those that the plan itself defines. What the plan says about
+            the
+            effects of other tools is ignored.
     """
     called: list[Tool] = []
     for call in written_calls(plan.calls if plan is not None else [None]):
@@ -305,12 +308,12 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
 def missing(
     needs: Iterable[Need], store: Store, modules: Modules, tools: Iterable[Tool]
 ) -> list[str]:
-    """Return one line for each missing tool that imported ideas call. If the list is empty, the
-    ideas can run.
+    """Return one line for each missing tool that imported ideas call. If there are none, the ideas
+    can run.
 
     Args:
         needs: the tools that the ideas call.
-        store: holds the publications.
+        store: contains the publications.
         modules: the configured servers. A server that is still connecting has not listed its tools.
         tools: the tools that are available here.
     """
@@ -373,7 +376,7 @@ def missing(
 
 
 def _exists(module: str, store: Store, modules: Modules) -> bool:
-    """Return whether this server is configured, or this idea is published."""
+    """Return whether the server is configured, or the idea published."""
     if module.startswith(IDEA):
         return store.publications.look_up(module.removeprefix(IDEA), caller=LOCAL) is not None
     return module == ANONYMOUS or module in modules

@@ -94,7 +94,7 @@ def outline_of(function: Function) -> Outline:
 
 
 def _description_of(function: Function) -> str:
-    """Describe a run to models in one sentence, based on its task. Without a task, use the tools
+    """Describe a run to models in one sentence, based on its task or, without a task, on the tools
     that it called and the properties of its output.
     """
     meta = function.stored.meta
@@ -124,5 +124,5 @@ def _description_of(function: Function) -> str:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Return the first few names in a list, and the number of the other names."""
+    """Return the first few names in a list, and how many more there are."""
     return joined(names, _MOST_NAMED)

@@ -36,12 +36,11 @@ class PreparedTool:
         input_schema: the parameters of the tool.
         example: the input for which the tool reproduces its run.
         plan: the plan or program in its published form, or None.
-        guide: the starting point for a mind that solves the idea again, or None if no mind solves
-            it again.
+        guide: the starting point for a mind that solves the idea again, or None if no mind does.
         draft: the plan as it was lifted, or None if no plan answers the tool's calls.
         report: the report on the tool's program, or None if no program answers the tool's calls.
-        output: a 1-tuple with the value that the tool returns for `example`, or None if this value
-            is the result of the tool's run.
+        output: a 1-tuple with the value that the tool returns for `example`, or None if this is the
+            result of the tool's run.
         no_plan: why the requested plan is missing, or "".
     """
 
@@ -71,7 +70,7 @@ class PreparedTool:
         return recorded
 
     def output_schema(self, outline: Outline) -> JSONObject | None:
-        """Return the schema of the result: the output schema of the run, if it has one."""
+        """Return the schema of the result, which is the output schema of the run if it has one."""
         if outline.is_done or self.plan is not None or self.guide is None:
             return outline.output_schema
         schema = self.guide["output_schema"]
@@ -113,9 +112,9 @@ def planned_tool(
 
     Args:
         draft: the plan.
-        catalogue: the tools that its calls refer to.
-        store: holds the ideas that it calls.
-        request: the request of its publisher.
+        catalogue: the tools that the plan's calls refer to.
+        store: contains the ideas that the plan calls.
+        request: the publisher's request.
     """
     places = asking_calls(store, catalogue, draft.calls)
     asking = ", ".join(
@@ -134,7 +133,7 @@ def planned_tool(
 
 
 def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
-    """Return the record, within a published plan, of the runs from which the plan was lifted."""
+    """Return the part of a published plan that says which runs the plan was lifted from."""
     choices = request.choices.to_json()
     lifting: JSONObject = {
         "run": draft.run,
@@ -159,7 +158,7 @@ def _lifting_of(draft: Drafted, request: PublishRequest) -> JSONObject:
 
 
 def acting_tools(calls: Sequence[JSON], catalogue: Catalogue) -> list[Tool]:
-    """Return the tools that calls use, except latent tools, which only ask a mind."""
+    """Return the tools that the calls use, except latent tools, which only ask a mind."""
     called = [catalogue.look_up(call) for call in written_calls(calls)]
     return [tool for tool in called if tool is not None and tool.key not in catalogue.latent]
 
@@ -170,8 +169,8 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
     Args:
         guide: the starting point for the mind.
         answer: the kind of answer that the publisher wants.
-        outline: the outline of its run.
-        no_plan: why it does not answer with a plan, or "" if no plan was wanted.
+        outline: the outline of the tool's run.
+        no_plan: why the tool does not answer with a plan, or "" if no plan was wanted.
     """
     catalogue = outline.catalogue
     # Leave out clean rooms, because they have only the tools of the run itself.
@@ -193,7 +192,7 @@ def guided_tool(guide: JSONObject, answer: Answer, outline: Outline, no_plan: st
 
 
 def describe_guide(offered: Sequence[Tool], hints: JSONObject) -> str:
-    """Describe, in one sentence, that a mind solves the idea and which tools it can call."""
+    """Say, in one sentence, that a mind solves the idea and which tools it can call."""
     names = [tool.name for tool in offered]
     reads = ", which only read" if hints["readOnlyHint"] is True else ""
     may = f"; it may call {first_names(names)}{reads}" if names else ""

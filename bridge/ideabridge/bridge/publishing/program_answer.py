@@ -25,15 +25,16 @@ class ProgramAnswer:
     Attributes:
         program: the text of the program.
         inputs: for each run, in order, the additional properties of `input` that the program needs,
-            with that run's values; None if it needs no additional properties.
+            with that run's values, or None if it needs no additional properties.
         description: what the tool does, or None if the author does not say.
         parameters: the author's descriptions of properties of `input`, in the form of the
             `parameters` argument of `Bridge.publish`.
         constants: recorded values that the program contains because they are the same for every
             input.
-        is_of_mind: True if a mind wrote the program. A mind has read results that someone else
-            wrote, so its words are labelled as an assistant's, a recorded value in the text is
-            refused unless `constants` names it, and only a person can share the tool with others.
+        is_of_mind: True if a mind wrote the program. Because a mind has read results that someone
+            else
+            wrote, its words are labelled as an assistant's, a recorded value in the text is refused
+            unless `constants` names it, and only a person can share the tool with others.
     """
 
     program: str
@@ -65,8 +66,8 @@ def read_program_answer(raw: JSON) -> ProgramAnswer:
     """Read an answer from a mind, in the form of `ANSWER_SCHEMA`.
 
     Raises:
-        PublicationError: the answer does not have this form. The message names the place that
-            differs and the expected form.
+        PublicationError: the answer does not have this form. The message says where, and what was
+            expected.
     """
     if not isinstance(raw, dict):
         raise PublicationError(f"expected an object with program, found {show(raw)}")

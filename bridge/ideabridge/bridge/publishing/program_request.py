@@ -110,7 +110,7 @@ class ToolWords:
     """The publisher's description of the tool.
 
     Attributes:
-        name: the name of the tool, or "" if it is not yet known.
+        name: the name of the tool, or "" if it is not known yet.
         description: what the tool does, or None if the publisher does not say. The description can
             state a condition that the runs do not show.
     """
@@ -138,7 +138,7 @@ class ProgramRequest:
         runs: the ids of the runs. The first one supplies the description of the tool.
         open: the points that the copied values leave open; see `lifting/plain.py`.
         text: the whole Request for a mind.
-        name: the name of the tool, or "" if that is not yet known.
+        name: the name of the tool, or "" if it is not known yet.
     """
 
     runs: tuple[str, ...]
@@ -148,13 +148,13 @@ class ProgramRequest:
 
     @property
     def title(self) -> str:
-        """The task on one line, for lists of runs. The task names the requested program."""
+        """The task on one line, for lists of runs. It names the requested program."""
         of_run = f"a program that does what run {self.runs[0]} did"
         return f"Write {self.name}, {of_run}." if self.name else f"Write {of_run}."
 
     def to_json(self) -> JSONObject:
-        """Return `{"runs", "open": [{"kind", "at", "why"}], "request": TEXT, "schema": the schema
-        of the answer}`.
+        """Return `{"runs", "open": [{"kind", "at", "why"}], "request": TEXT, "schema"}`, where
+        `schema` is that of the answer.
         """
         return {
             "runs": list[JSON](self.runs),
@@ -206,11 +206,11 @@ _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^\sA-Za-z0-9]")
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate the number of tokens that most models count in a text.
+    """Estimate how many tokens most models count in a text.
 
     The estimate tends to be too high rather than too low. In hashes and other random strings, a
-    token has about two characters. A word is one or two tokens, and any other character is one
-    token.
+    token has
+    about two characters. A word is one or two tokens, and any other character is one token.
     """
     count = 0
     for part in _PARTS.findall(text):
@@ -231,7 +231,7 @@ _LONGEST_WORD: Final = 14
 
 
 def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
-    """Return the reasons why programs were refused, followed by the text of the last program."""
+    """Return why programs were refused, followed by the text of the last one."""
     lines = [f"Refused: {_cut(attempt.why, _LONGEST_REASON)}" for attempt in refused]
     if refused and refused[-1].program:
         lines.append(f"The last one was:\n{refused[-1].program[:_LONGEST_PROGRAM]}")
@@ -239,8 +239,8 @@ def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:
 
 
 def _within(lines: Iterator[str], room: int) -> Iterator[str]:
-    """Yield lines, each truncated to a maximum length, while they fit into `room` tokens. Then
-    yield a line that says how many lines were left out.
+    """Yield lines, truncated to a maximum length, while they fit into `room` tokens, and then a
+    line that says how many were left out.
     """
     left_out = 0
     for line in lines:
@@ -271,7 +271,7 @@ def _heading(words: ToolWords, first: Function) -> list[str]:
 
 
 def _tasks(function: Function) -> list[str]:
-    """Return the first messages of the person who asked for the run, each truncated to a maximum
+    """Return the first messages of the person who asked for the run, truncated to a maximum
     length.
     """
     texts = [
@@ -285,9 +285,9 @@ def _tasks(function: Function) -> list[str]:
 def _described(
     beginning: list[str], results: RecordedResults, names: ProgramNames, room: int
 ) -> str:
-    """Describe a run in at most `room` tokens: all calls with the longest previews that fit.
+    """Describe a run in at most `room` tokens, with all calls and the longest previews that fit.
 
-    If not all calls fit, describe the first calls and the last call with the shortest previews.
+    If not all calls fit, describe the first calls and the last one with the shortest previews.
     """
     if len(results.calls) > _MOST_CALLS:
         return _shortened(beginning, results, names, room)
@@ -332,9 +332,7 @@ def _output(results: RecordedResults, length: int) -> str:
 
 
 def _beginning(number: int, function: Function, first: Function) -> list[str]:
-    """Return the messages and input of a run. The task is left out, because the heading shows
-    it.
-    """
+    """Return the messages and input of a run, without the task, which the heading shows."""
     lines = [f"Run {number}:"]
     in_front = _tasks(first)
     for message in function.run.machine.messages:
@@ -389,7 +387,7 @@ def _result(call: RecordedCall, length: int) -> str:
 
 
 def _shown(value: JSON, length: int) -> str:
-    """Return a value as JSON, either whole or as its first part and its length."""
+    """Return a value as JSON, either in full or as its beginning and its length."""
     text = encode_text(value)
     if len(text) <= max(length, 60):
         return text

@@ -52,12 +52,12 @@ class ProgramTrial:
     task.
 
     Attributes:
-        written: the program, and the author's words about the program.
+        written: the program, and the author's words about it.
         functions: the runs as functions.
         recorded: the results of each run. Each recording has the tools of all runs.
         inputs: the input that the program gets for each run.
-        names: the names of its tools; see `ProgramNames.used_by`.
-        calls: the tools that it can call; see `declared_calls`.
+        names: the names of the program's tools; see `ProgramNames.used_by`.
+        calls: the tools that the program can call; see `declared_calls`.
     """
 
     written: ProgramAnswer
@@ -86,7 +86,7 @@ class ProgramTrial:
 
     @property
     def is_own(self) -> bool:
-        """True if the published run consists of exactly this program."""
+        """Whether the published run consists of exactly this program."""
         return own_program(self.functions[0]) == self.written.program
 
     @property
@@ -105,7 +105,7 @@ class ProgramTrial:
         return self.recorded[0].catalogue
 
     def plan(self) -> JSONObject:
-        """Return the published form of the program, without the findings of its runs."""
+        """Return the program in its published form, without the findings of its runs."""
         plan: JSONObject = {
             "program": self.written.program,
             "names": self.names,
@@ -178,9 +178,11 @@ def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON
     """Raise `ConstantsOpenError` if a mind's program contains recorded values that the mind did not
     declare constant.
 
-    One run cannot show whether a value is the same for other input: a program that merely writes
-    down a run's values does what that run did, and nothing else. A program that a person wrote is
-    published unchanged, and its report lists the values.
+    A single run cannot show whether a value is the same for other input: a program that merely
+    writes down
+    a run's values does what that run did, and nothing else. A program that a person wrote is
+    published
+    unchanged, and its report lists the values.
     """
     open_ = [literal for literal in copied if not _is_declared(literal, constants)]
     if open_:
@@ -195,7 +197,7 @@ def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON
 
 
 def _is_declared(literal: RecordedLiteral, constants: Sequence[JSON]) -> bool:
-    """Return whether the author of a program declared a recorded value constant for every input."""
+    """Return whether a program's author declared a recorded value constant for every input."""
     return any(same(literal.value, constant) for constant in constants)
 
 
@@ -206,7 +208,7 @@ class AcceptedProgram:
     Attributes:
         trial: the program and its runs.
         schema: the parameters of the program's tool.
-        arguments: the input for which it reproduces the published run.
+        arguments: the input for which the program reproduces the published run.
         judgements: the judgement of each run.
         values: the recorded values that the program's text contains.
     """
@@ -222,8 +224,8 @@ class AcceptedProgram:
 
         Args:
             plan: see `ProgramTrial.plan`.
-            present: the tools that its calls refer to in this process.
-            store: holds the ideas that it calls.
+            present: the tools in this process that the program's calls refer to.
+            store: contains the ideas that the program calls.
         """
         trial = self.trial
         reached = sorted({site for judgement in self.judgements for site in judgement.reached})
@@ -303,11 +305,11 @@ class AcceptedProgram:
 
 
 def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResults) -> JSONObject:
-    """Add an example to each parameter that has no description: the value that it had in the run.
+    """Add an example to each parameter without a description: the value that it had in the run.
 
     Everybody with access to the tool sees the examples, and results are private. An example must
-    therefore be a value that the publisher passed to the run, not a value that might come from a
-    result.
+    therefore
+    be a value that the publisher passed to the run, not one that might come from a result.
     """
     values = object_or_empty(arguments)
     described = dict(read_as(SchemaKeywords, schema).properties)
@@ -326,7 +328,7 @@ def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResult
 
 
 def _is_short(value: JSON) -> bool:
-    """Return whether a value is a string or a number that is short enough for an example."""
+    """Return whether a value is a string or a number short enough for an example."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return False
     return 0 < len(str(value)) <= _EXAMPLE

@@ -102,8 +102,9 @@ class RecordedCall:
         ended: the place of the call in the order in which calls ended.
         reads_only: True if the call only reads, or only asks a mind.
         is_used: True if the program has made the call.
-        is_aside: True if the call only looks around, that is, if it reads with a tool that another
-            run of the same task did not need.
+        is_aside: True if the call only looks around, that is, reads with a tool that another run of
+            the
+            same task did not need.
     """
 
     index: int
@@ -117,10 +118,11 @@ class RecordedCall:
 
     @property
     def is_needed(self) -> bool:
-        """True if a program has to make the call.
+        """Whether a program has to make the call.
 
-        A program does not have to make a call that failed, that only looked around, or that only
-        shaped data, because Python can shape data as well.
+        It need not make a call that failed, that only looked around, or that only shaped data,
+        because Python
+        can shape data as well.
         """
         if self.is_aside or self.result.exception is not None:
             return False
@@ -143,7 +145,7 @@ class RecordedResults:
         catalogue: the tools of the run.
         output_counts: whether a program must return the same output. False if nobody specified the
             result of the run.
-        now: the time at which the run began, in seconds since 1970.
+        now: when the run began, in seconds since 1970.
         seed: the seed of `random`, if a program made the run.
     """
 
@@ -159,8 +161,9 @@ class RecordedResults:
     def of(cls, run: RecordedRun, record: RunRecord) -> RecordedResults:
         """Create the recording of a run.
 
-        If the run is a session of direct calls, its output does not count, because nobody specified
-        what the result should be.
+        The output of a session of direct calls does not count, because nobody specified what the
+        result should
+        be.
         """
         ends = _ends(run)
         reading = {call.index: call.reads_only for call in executed_calls(run)[0]}
@@ -196,7 +199,8 @@ def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
     """Prepare the recordings of runs of one task for judging one program.
 
     Each recording has the tools of all runs. The program can omit a call that only reads if at
-    least one of the runs did not call that tool.
+    least one
+    of the runs did not call that tool.
     """
     catalogue = Catalogue(
         {
@@ -225,7 +229,7 @@ def _items(progress: Progress) -> Iterator[tuple[JSONObject, Result]]:
 
 
 def _ends(run: RecordedRun) -> dict[int, int]:
-    """Return, for each call, the place of its last event, which ended or denied it."""
+    """Return, for each call, the place of its last event, which ended or denied the call."""
     places: dict[int, int] = {}
     count = 0
     for place, event in enumerate(run.events):
@@ -270,7 +274,7 @@ class _Reproduction:
             far.
         has_ended: True once the program has ended, or differs.
         reached: the places in the program's text from which it made calls.
-        output: the value that it returned.
+        output: the value that the program returned.
     """
 
     recording: RecordedResults
@@ -293,8 +297,8 @@ class _Reproduction:
                 self._writes.setdefault(call.tool.module, []).append(call)
 
     def take(self, step: Step) -> tuple[int, Result] | None:
-        """Perform the next step of the program. If the program waits, return the number of a call
-        and the recorded result of that call.
+        """Perform the next step of the program. If the program is waiting, return the number of a
+        call and its recorded result.
         """
         match step:
             case Called(number, call, site):
@@ -414,13 +418,13 @@ async def reproduce(
     arguments: JSONObject,
     recording: RecordedResults,
 ) -> Judgement:
-    """Run a program with the results of a recording, in a separate process, and compare what it
-    does with the run.
+    """Run a program with the results of a recording, in a separate process, and compare it with the
+    run.
 
     Args:
         sandbox: the workers.
         program: the text of the program.
-        names: the names of its tools; see `ProgramNames.used_by`.
+        names: the names of the program's tools; see `ProgramNames.used_by`.
         arguments: the input.
         recording: the run. A recording can be used only once.
     """
@@ -467,9 +471,7 @@ async def _judged(
 
 
 async def _beside(step: Step, judge: _Reproduction) -> tuple[int, Result] | None:
-    """Judge a step. If the step has a large value, or is compared with a large value, a thread
-    judges it.
-    """
+    """Judge a step, in a thread if the step has a large value or is compared with one."""
     match step:
         case Called(call=call):
             return await compute_beside(call, judge.take, step)
@@ -539,15 +541,17 @@ def input_schema_of(
 ) -> tuple[JSONObject, JSONObject]:
     """Return the parameters of a program.
 
-    If the run had an input schema for this input, the parameters are that schema. Otherwise they
-    are derived from the input and from the properties of `input` that the program reads.
+    If the run had an input schema for this input, the parameters are that schema. Otherwise, they
+    are
+    derived from the input and from the properties of `input` that the program reads.
 
-    `input["x"]` results in a required parameter, and `input.get("x", 5)` results in an optional
-    parameter with a default. If `input` is used as a whole, each property of the run's input is
-    required, and other properties are allowed.
+    `input["x"]` results in a required parameter, and `input.get("x", 5)` in an optional parameter
+    with a
+    default. If `input` is used as a whole, each property of the run's input is required, and other
+    properties are allowed.
 
     Returns:
-        (the JSON Schema, the input without properties that the program does not read).
+        The JSON Schema, and the input without properties that the program does not read.
 
     Raises:
         PublicationError: a decision is about a parameter that does not exist, or is of a kind that
@@ -566,7 +570,7 @@ def input_schema_of(
 
 
 def _declared_input(function: Function) -> JSONObject | None:
-    """Return the input schema of a run, or None if the run declares no schema."""
+    """Return the input schema of a run, or None if the run declares none."""
     for message in function.run.machine.messages:
         if message.type == "input" and not message.instance and message.schema is not None:
             return message.schema
@@ -580,7 +584,7 @@ class _Parameters:
     Attributes:
         properties: the schema of each parameter.
         required: the parameters that callers must pass.
-        is_open: whether callers can pass other parameters.
+        is_open: whether callers may pass other parameters.
     """
 
     properties: dict[str, JSONObject]
@@ -588,7 +592,7 @@ class _Parameters:
     is_open: bool
 
     def decide(self, name: str, decision: ParameterDecision) -> None:
-        """Change one parameter as the publisher decided.
+        """Apply the publisher's decision to a parameter.
 
         Raises:
             PublicationError: the parameter does not exist, or a program does not allow this kind of
@@ -665,8 +669,8 @@ class _Default:
 
 
 def members_of_input(program: str) -> tuple[list[str], dict[str, _Default | None], bool]:
-    """Return the properties of `input` that a program needs, the properties that it can use, and
-    whether it uses `input` in any other way.
+    """Return the properties of `input` that a program needs, those that it can use, and whether it
+    uses `input` in any other way.
     """
     tree = parsed(program)
     if tree is None:
@@ -749,9 +753,10 @@ def copied_values(
     """Return at most 20 literals in a program that are also values of recorded results, but not of
     the input.
 
-    If the run sent a value before any result contained it, the value was not copied, because the
-    result only repeats it. A key with which a program reads a property, as in `row["name"]` and
-    `row.get("name")`, does not count as a literal.
+    A value that the run sent before any result contained it was not copied, because the result only
+    repeats it. A key with which a program reads a property, as in `row["name"]` and
+    `row.get("name")`,
+    does not count as a literal.
     """
     tree = parsed(program)
     literals = [] if tree is None else _literals(tree)
@@ -779,8 +784,10 @@ def sent_texts(
     not values of the input.
 
     A string counts if it was a whole value in a call, or if it has a digit and was part of such a
-    value, like the month in a path. Values of parameters with an `enum` do not count, because they
-    are not data. Defaults of properties of `input` are left to `recorded_defaults`.
+    value,
+    like the month in a path. Values of parameters with an `enum` do not count, because they are not
+    data.
+    Defaults of properties of `input` are left to `recorded_defaults`.
     """
     tree = parsed(program)
     if tree is None:
@@ -804,8 +811,8 @@ def sent_texts(
 
 
 def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str, str]:
-    """Return the places in calls at which strings were sent, alone or within a longer string, keyed
-    by digest of the string.
+    """Return where strings were sent in calls, alone or within a longer string, keyed by the digest
+    of the string.
     """
     places: dict[str, str] = {}
     left = set(texts)
@@ -827,7 +834,7 @@ def _places_sent(recording: RecordedResults, texts: Collection[str]) -> dict[str
 def _is_data_in(text: str, value: str) -> bool:
     """Return whether a string with a digit is part of another string.
 
-    A string without a digit does not count, because a word can occur by chance.
+    A string without a digit does not count, because words can occur by chance.
     """
     return any(map(str.isdigit, text)) and stands_in(text, value)
 

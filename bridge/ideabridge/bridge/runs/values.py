@@ -163,8 +163,8 @@ def short_output(output: JSON, blocks: Blocks | None = None) -> JSON:
 
 
 def short_printed(text: str) -> str:
-    """Return the text that a program printed, as an answer shows it: shortened to its first part if
-    it is long.
+    """Return the text that a program printed as an answer shows it: only the beginning if it is
+    long.
     """
     most = INLINE * 4
     if len(text) <= most:
@@ -174,7 +174,7 @@ def short_printed(text: str) -> str:
 
 def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
     """Return the state as an answer shows it, or a mapping of instance to state if the run has
-    instances. `blocks` collects the content blocks, which are left out.
+    instances. Content blocks are left out, and collected by `blocks`.
     """
 
     def short(instance: str | None) -> JSON:
@@ -190,7 +190,7 @@ def short_state(machine: Machine, blocks: Blocks | None = None) -> JSON:
 def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
     """Return the errors of the last Solution as an answer shows them.
 
-    Content that tools sent is shortened like results. The whole content is at
+    Content that tools sent is shortened like results. The full content is at
     †data.error.PLACE.error.sent.
     """
     errors: list[JSON] = []
@@ -216,7 +216,7 @@ def short_errors(machine: Machine, blocks: Blocks | None = None) -> list[JSON]:
 def doubts_of(machine: Machine, most: int | None) -> JSONObject:
     """Return the assumptions of a run: `{"assumed"?, "more_assumed"?, "approved"?,
     "more_approved"?}`, with at most `most` entries each. The members `more_...` say how many more
-    entries there are.
+    there are.
 
     If `most` is None, all entries are returned, and `noted` contains the notes; see `Doubts`.
     """
@@ -235,8 +235,8 @@ def doubts_of(machine: Machine, most: int | None) -> JSONObject:
 
 
 def skipped_calls(machine: Machine) -> list[JSONObject]:
-    """Return the calls in the last Solution that were skipped, each as `{"place", "tool",
-    "instance"?, "why"}`.
+    """Return the skipped calls in the last Solution, each as `{"place", "tool", "instance"?,
+    "why"}`.
     """
     skipped: list[JSONObject] = []
     for progress in machine.skipped:
@@ -291,8 +291,8 @@ call follows, as in †results.
 
 
 def contents_of(machine: Machine) -> JSONObject:
-    """Return the content blocks that calls returned in addition to their values, keyed by place.
-    For a call with `_each`, the value is a list with the content blocks of each item.
+    """Return the content blocks that calls returned besides their values, keyed by place. For a
+    call with `_each`, the value is a list with the content blocks of each item.
     """
     contents: JSONObject = {}
     for progress in machine.history:
@@ -317,8 +317,8 @@ def _content_at(machine: Machine, written: str) -> JSON:
 
 
 def _document(machine: Machine, operand: Reference) -> JSON:
-    """Return the document that a reference reads. In a run that has ended, it also contains the
-    errors of the last Solution (†data.error.PLACE).
+    """Return the document that a reference reads. If the run has ended, it also contains the errors
+    of the last Solution (†data.error.PLACE).
     """
     document = machine.documents.get(operand.instance or "", {})
     if operand.full[:2] != ("data", "error") or not machine.ended:
@@ -361,7 +361,7 @@ def schema_of(model: type[object]) -> JSONObject:
 
 
 def typed(value: JSON, model: type[T]) -> T:
-    """Return the value as a `model`, which pydantic validates from JSON.
+    """Return the value as a `model`, validated from JSON by pydantic.
 
     Raises:
         OutputTypeError: the value does not fit the type. The message says where.

@@ -36,8 +36,8 @@ class Worker:
         self._ended = anyio.Event()
 
     async def run(self) -> None:
-        """Take runs from the queue until this task is cancelled or, after `drain`, until the last
-        run has been handed over.
+        """Take runs from the queue until cancelled or, after `drain`, until the last run has been
+        handed over.
         """
         async with anyio.create_task_group() as group:
             while not self._ended.is_set():
@@ -56,8 +56,8 @@ class Worker:
                     await self._services.notices.wait("queue", POLL_SECONDS)
 
     def drain(self) -> None:
-        """Do not take any more runs or start any more calls. Hand over each run as soon as its
-        running calls have ended.
+        """Stop taking runs and starting calls. Hand over each run as soon as its running calls have
+        ended.
         """
         self._ended.set()
         self._runs.hand_over_all()
