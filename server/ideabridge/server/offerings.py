@@ -426,7 +426,7 @@ class Offerings:
 
         1. the first server in the configuration that lists the resource or has a template for it;
         2. the server that mentioned the resource in a result for this caller, unless a different
-        server is the only one with resources of this scheme;
+           server is the only one with resources of this scheme;
         3. the only server with resources of this scheme;
         4. the only server with any resources.
 

@@ -4,7 +4,9 @@ A dataclass declares the members of a document, and `read_as` reads each field f
 the same name:
 
     @dataclass(frozen=True, slots=True)
-    class Profile: title: str | None = None tags: tuple[str, ...] = ()
+    class Profile:
+        title: str | None = None
+        tags: tuple[str, ...] = ()
 
     read_as(Profile, {"title": 3, "tags": ["a", None]})  # Profile(title=None, tags=("a",))
 

@@ -27,9 +27,9 @@ call waits until the earlier calls have settled, however they ended: unlike `_af
 not require success. The order delays a call's execution but not its approval.
 
 *Conflicts.* Data and `_after` take precedence over the order. If an earlier call reads what a later
-call writes, data and order form a cycle; `rearrange` then drops the order within that circle and
+call writes, data and order form a cycle; `rearrange` then drops the order within that cycle and
 keeps it everywhere else. Later alternatives (`a || b`), which the run might never need, can form a
-circle through data alone. The calls in such a circle keep their order until no other call can run.
+cycle through data alone. The calls in such a cycle keep their order until no other call can run.
 Then `give_way` lets a call run before an earlier call that is waiting for it.
 
 *Cost.* A call does not list all the calls that it waits for, because long Solutions would then take
@@ -1038,7 +1038,7 @@ class ListedOrder:
         self._lanes = _Lanes()
         self._looks.clear()
         for part in parts:
-            # In a component of several calls, the calls wait for each other's data in a circle.
+            # In a component of several calls, the calls wait for each other's data in a cycle.
             # They keep the order in which they are listed until `give_way`.
             for index in part:
                 place = self._places.get(index)

@@ -37,7 +37,7 @@ Invariants:
 - At most `settings.parallel_calls` executions have a place.
 - When no call can change its status and nobody is being asked, cycles of calls that wait
   for each other are broken up. Data then takes precedence over order. If only the order holds a
-  call back, the call runs. If data alone forms the circle, its calls fail.
+  call back, the call runs. If data alone forms the cycle, its calls fail.
 
 Example: `a` writes `state.x`, and `b` reads it. Both start as WAITING. `a` becomes QUEUED, then
 RUNNING, and `due` holds its `Execute`; `_waiting` is `{a: [b]}`. `CallFinished` of `a` settles `a`.

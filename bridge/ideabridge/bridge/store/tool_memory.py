@@ -60,12 +60,9 @@ class ToolMemory:
     | `offered` | the same | its lists of resources, templates and prompts, as last read |
     | `token` | the same | present if requests to the server carried a token from a sign-in |
     | `way` | the same | how to reach the server without trying several ways (`Way`) |
-    | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call
-    refers to it |
-    | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes
-    of its results |
-    | `approved` | how the tool's server starts, the caller of the runs, and the tool | the call of
-    it that a person approved last |
+    | `definition` | the digest of a tool (`Tool.digest`) | its definition, if a published call refers to it |
+    | `shapes` | the digest of a tool's definition, and the caller of the runs | the latest shapes of its results |
+    | `approved` | how the tool's server starts, the caller of the runs, and the tool | the call of it that a person approved last |
     """
 
     def __init__(self, database: Database) -> None:

@@ -5,8 +5,9 @@ When a client repeats its request, a load balancer can send it to a server other
 holds its call. The server that receives the request (the asker) writes the answers to the store.
 The server that holds the call (the holder) passes them to the call and writes the outcome back:
 
-    asker {"caller", "responses"} -> holder {"taken": n}, with another n every 3 s -> holder
-        {"outcome"} -> deleted
+    asker {"caller", "responses"}
+    -> holder {"taken": n}, with another n every 3 s
+    -> holder {"outcome"} -> deleted
 
 The asker deletes the row early if its client disconnects. The holder then cancels the call.
 """

@@ -9,9 +9,10 @@ The client and the server can use different versions of the protocol:
     client      server      a question reaches the client
     2025-11-25  either      as a request during the call
     2026-07-28  2026-07-28  instead of the result; the server gets its own state back, and nothing
-        is held: the sealed state contains the questions, and the answers are checked against them
+                            is held: the sealed state contains the questions, and the answers are
+                            checked against them
     2026-07-28  2025-11-25  instead of the result; the call at the server is parked until the client
-        repeats its request
+                            repeats its request
 
 A parked call stays in this process until `ANSWER_SECONDS` after a question. If the client repeats
 its request at another server on the same store, that server gets the result from this server (see

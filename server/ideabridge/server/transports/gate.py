@@ -1,13 +1,13 @@
 """The gate checks every HTTP request in five steps.
 
 1. Health. `/healthz` and `/readyz` are answered immediately, for any Host, and do not count towards
-any caller.
+   any caller.
 2. Host and Origin. Both must be names of this server (`HostNames`).
 3. The caller. The door for the path identifies the caller by the token or the page session. A door
-that must know the caller rejects the request if it cannot identify one.
+   that must know the caller rejects the request if it cannot identify one.
 4. Shares. The shares of this caller are counted across all doors: requests per minute, connections
-with a request in progress, streams, and pages in progress. More sessions, tokens, connections or
-doors do not give a caller a larger share.
+   with a request in progress, streams, and pages in progress. More sessions, tokens, connections or
+   doors do not give a caller a larger share.
 5. The body. Only now is the request admitted, and the application behind the door reads its body.
 
 If the token or session of a request becomes invalid, the gate ends the request within about a

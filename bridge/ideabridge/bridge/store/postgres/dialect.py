@@ -1,4 +1,4 @@
-"""Convert the SQL of the store's tables to the form that PostgreSQL and psycopg accept.
+r"""Convert the SQL of the store's tables to the form that PostgreSQL and psycopg accept.
 
 - `?` becomes `%s`, and `?2` becomes `%(p2)s`.
 - A parameter that is None becomes NULL in the text, because PostgreSQL cannot determine the type in
