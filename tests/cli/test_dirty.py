@@ -291,7 +291,7 @@ def test_doctor_looks_for_the_programs_that_clients_start(project: Path, home: P
     told = f"{file} starts ideabridge with /nowhere/ideabridge, which does not exist, is not "
     told += "executable, or is not on this PATH"
     assert ("client claude-code", "wrong", told) in found
-    warned = f"1 server cannot start: gone ({file})"
+    warned = f"1 server of its own cannot start: gone ({file})"
     assert ("client claude-code", "warning", warned) in found
     assert ("clients", "ok", f"not checked: remote ({file}), placed ({file})") in found
     assert "hidden" not in ended.out

@@ -248,7 +248,7 @@ def test_doctor_says_which_programs_are_gone_and_which_it_did_not_check(here: Pa
     file.write_text(json.dumps({"mcpServers": servers}))
     ended = started("doctor", "--json")
     texts = [entry["text"] for entry in ended.answer()["findings"]]
-    assert f"1 server cannot start: gone ({file})" in texts
+    assert f"1 server of its own cannot start: gone ({file})" in texts
     assert f"not checked: remote ({file})" in texts
 
 

@@ -214,15 +214,13 @@ def test_what_is_wrong_says_what_helps(page: Page, tmp_path: Path, site: str, fi
     page.goto(f"{site}modules")
     expect(page.get_by_role("row").filter(has_text="broken")).to_contain_text("failing")
     page.goto(f"{site}admin/doctor")
-    warning = page.locator("#found .problem", has_text="1 server cannot start: it")
+    warning = page.locator("#found .problem", has_text="1 server of its own cannot start: it")
     failed = page.locator("#found .problem", has_text="Server broken")
     expect(failed).to_contain_text("Server broken Cannot be started: there is no command")
     warning.get_by_role("link", name="Import and connect Cursor").click()
     expect(page.get_by_role("listitem").filter(has_text="/nowhere")).to_be_visible()
     page.goto(f"{site}admin/doctor")
-    expect(warning).to_contain_text(
-        "Has 1 server of its own; its settings on this computer do not name ideabridge"
-    )
+    expect(warning).to_contain_text("Not connected on this computer; has 1 server of its own")
     # A button does the same.
     warning.get_by_text("In a terminal").click()
     expect(warning.locator("pre").first).to_have_text("ideabridge servers import cursor --move")

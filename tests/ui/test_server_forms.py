@@ -441,6 +441,16 @@ def test_a_choice_names_what_has_to_be_installed(
     assert not any(known.needs for known in KNOWN_SERVERS)
 
 
+def test_choices_of_a_server_have_one_width(page: Page, site: str) -> None:
+    page.goto(f"{site}servers/add")
+    widths: set[int] = set()
+    for choice in page.locator(".starts > li").all():
+        box = choice.bounding_box()
+        assert box is not None
+        widths.add(round(box["width"]))
+    assert len(widths) == 1
+
+
 def test_servers_of_an_assistant_are_the_first_choice(
     page: Page, tmp_path: Path, site: str, file: Path
 ) -> None:

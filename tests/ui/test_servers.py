@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.ui.serving import ask, client, link_to, send, served
+from tests.waiting import wait_until
 
 OWN_SERVER = Path(__file__).parents[1] / "cli" / "own_server.py"
 OWN: dict[str, Any] = {"command": sys.executable, "args": ["-I", str(OWN_SERVER)]}
@@ -167,6 +168,32 @@ def test_the_tools_of_a_server_are_a_table_with_a_page_for_each(page: Page, site
     page.get_by_label("text", exact=True).fill("hello there")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_label("The output of the run")).to_contain_text("hello there")
+
+
+def test_each_tool_of_a_server_has_its_code_name_and_a_claim(page: Page, tmp_path: Path) -> None:
+    office = str(Path(__file__).with_name("office_servers.py"))
+    configured(tmp_path, {"notes": {"command": sys.executable, "args": [office, "notes"]}})
+    with served(tmp_path) as url:
+        with client(url) as http:
+            wait_until(lambda: "list_notes" in http.get("/ui/modules/notes").text)
+            ask(http, {"_tool": "list_notes", "_module": "notes"})
+        page.goto(link_to(url))
+        page.goto(f"{url}modules/notes")
+        rows = page.get_by_role("table", name="Tools of notes").locator("tbody tr")
+        names = ["add_note", "delete_note", "list_notes", "read_note"]
+        expect(rows.locator(".code-name")).to_have_text(names)
+        claims = ["only adds", "can overwrite or delete", "only reads", "only reads"]
+        expect(rows.locator("td.text")).to_have_text(claims)
+        # The button at the top is the only way to the log.
+        expect(page.get_by_role("heading", name="Last messages")).to_be_visible()
+        expect(page.locator("a[href$='/log']")).to_have_count(1)
+
+
+def test_admin_tells_servers_that_work_from_those_that_are_off(page: Page, site: str) -> None:
+    page.goto(f"{site}modules/own")
+    expect(page.locator("#state")).to_contain_text("up")
+    page.goto(f"{site}admin")
+    expect(page.locator(".admin-facts")).to_contain_text("1 of 2 works · 1 off")
 
 
 def test_a_tool_that_its_server_calls_read_only_asks_if_a_person_chooses_so(

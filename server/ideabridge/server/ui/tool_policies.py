@@ -35,11 +35,12 @@ OWN: Final = "tools"
 """The name of the page about in-process tools. No module's page has this name."""
 
 _ONLY_READS: Final = "only reads"
+_ONLY_ADDS: Final = "only adds"
 
 _HINTS: Final = (
     ("readOnlyHint", True, _ONLY_READS),
     ("destructiveHint", True, "can overwrite or delete"),
-    ("destructiveHint", False, "deletes nothing"),
+    ("destructiveHint", False, _ONLY_ADDS),
     ("idempotentHint", True, "can be repeated"),
     ("openWorldHint", True, "reaches other systems"),
 )
@@ -99,7 +100,7 @@ class ToolRow:
         if annotations.destructive:
             return "can overwrite or delete"
         if annotations.destructive is False:
-            return "changes, deletes nothing"
+            return _ONLY_ADDS
         return "" if annotations.read_only is None else "changes something"
 
     @property

@@ -481,12 +481,12 @@ def check_hosts(findings: Findings, project: Path, called: Mapping[str, str]) ->
 
 def _describe_unconnected(findings: Findings, host: Host, others: int, called: str | None) -> None:
     """Describe a host whose settings do not name ideabridge."""
-    text = "its settings on this computer do not name ideabridge"
+    text = "not connected on this computer"
     if called is not None:
         text += f", but it called {called}"
     hint = None
     if others:
-        text = f"has {counted(others, 'server')} of its own; {text}"
+        text += f"; has {counted(others, 'server')} of its own"
         hint = (
             f"Run `ideabridge servers import {host.name} --move`, and then `ideabridge install "
             f"{host.name} --write`."
@@ -573,7 +573,7 @@ def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer
             whose = "The programs of these servers were"
         findings.add(
             f"client {host.name}",
-            f"{counted(len(others), 'server')} cannot start: {joined(others, 5)}",
+            f"{counted(len(others), 'server')} of its own cannot start: {joined(others, 5)}",
             warning=True,
             hint=f"{whose} not found on this computer.",
         )
