@@ -60,7 +60,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     assert 'name="name" value="count_orders"' in draft
     assert 'name="description" value="count orders"' in draft
     assert f'From <a href="/ui/runs/{made}">count orders of c1</a>' in draft
-    assert "list_orders → customer Name of the parameter" in words_of(draft)
+    assert "customer of List orders Name of the parameter" in words_of(draft)
     assert "In the run: c1 ." in words_of(draft)
     steps = words_of(draft.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
     assert steps.startswith("List orders customer the customer you enter Compute")
@@ -266,7 +266,7 @@ def test_parameters_with_the_same_value_become_one(
     page.get_by_label("Name of the tool").fill("person")
     expect(page.locator("input[name$='.rename']")).to_have_count(1)
     expect(page.get_by_role("main")).to_contain_text(
-        "In the run: c1. Used in 2 places: list_orders → customer, find_customer → id."
+        "Used in 2 places: customer of List orders, id of Find customer."
     )
     chosen = page.get_by_label("Ask, with this value as the default")
     expect(chosen).to_be_checked()
@@ -346,6 +346,34 @@ def test_numbers_that_are_equal_stay_apart_until_a_person_joins_them(
     fields = page.locator("#call-form input[name^='p.']")
     expect(fields).to_have_count(1)
     expect(fields).to_have_attribute("name", "p.order")
+
+
+def test_a_name_is_proposed_without_words_that_only_suit_the_run(http: httpx.Client) -> None:
+    orders = ORDERS | {"customer": "c1", "_outputPath": "orders"}
+    person = {"_tool": "find_customer", "id": "c1"}
+    cases = {
+        # The tool whose result is returned, and what it asks for.
+        "Orders of Mira Olsen": "list_orders_by_customer",
+        "Mira's orders": "list_orders_by_customer",
+        "Olsen, Mira and all her orders": "list_orders_by_customer",
+        "Open orders of Mira Olsen": "open_orders",
+        "All orders for c1": "all_orders",
+    }
+    for title, name in cases.items():
+        made = ask(http, orders, person, output="†state.orders", name=title)
+        ended(http, made)
+        page = http.get(f"/ui/ideas/publish?ref={made}").text
+        assert f'name="name" value="{name}"' in page, title
+        described = re.search('name="description" value="([^"]*)"', page)
+        assert described is not None
+        assert described[1].lower().replace(" ", "_") == name
+
+    both = ask(http, orders, person, name="Mira Olsen")
+    ended(http, both)
+    page = http.get(f"/ui/ideas/publish?ref={both}").text
+    assert 'name="name" value="list_orders_and_find_customer"' in page
+    # Who does not want the tool goes back to the run.
+    assert f'<a class="button" href="/ui/runs/{both}">Cancel</a>' in page
 
 
 def publish_orders(http: httpx.Client, **fields: str) -> None:

@@ -60,7 +60,8 @@ from ideabridge.server.ui.forms import (
 )
 from ideabridge.server.ui.idea_folder import IdeaFolder
 from ideabridge.server.ui.plan_steps import PlanSteps, layers_of, words_of_plan
-from ideabridge.server.ui.readable_names import has_words, title_names_tools
+from ideabridge.server.ui.proposed_names import general_title, name_of_calls
+from ideabridge.server.ui.readable_names import has_words, readable, title_names_tools
 from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.run_rows import RunRow, RunRows
 from ideabridge.server.ui.runs import PAGE as PAGE_OF_RUNS
@@ -777,9 +778,8 @@ class IdeaPages:
             run = draft.run
             shown_runs += [*report.confirmed_by, *(offer.run for offer in report.offers)]
 
-        title = _without_values(self._title_of(ref, visitor), values["fields"])
-        # If the title only names tools, the publisher writes a better sentence.
-        described = "" if title_names_tools(title) else title
+        title = self._title_of(ref, visitor)
+        proposed = _Proposed.of(title, draft, values["fields"])
         return self._site.page(
             request,
             "publish.html",
@@ -788,10 +788,10 @@ class IdeaPages:
             rows=await compute_in_thread(self._rows, [run, *shown_runs], visitor),
             name=name,
             is_new=before is None,
-            proposed=submitted.name or name or self._proposed_name(title, visitor),
+            proposed=submitted.name or name or self._free_name(proposed.name, draft, visitor),
             refused_name=submitted.refused_name,
             description=submitted.description
-            or (described if before is None else before.description),
+            or (proposed.description if before is None else before.description),
             has_users=self._bridge.store.users.exist(),
             gets=self._first_audience(visitor) if before is None else self._audience(before),
             programs=self._bridge.configuration.programs,
@@ -859,13 +859,16 @@ class IdeaPages:
             return ""
         return record.title
 
-    def _proposed_name(self, title: str, visitor: Visitor) -> str:
-        """Return a valid name for a run's tool, made from a title, that no tool visible to the
-        visitor has. Return "" if the title is empty.
+    def _free_name(self, proposed: str, draft: Drafted | None, visitor: Visitor) -> str:
+        """Return a valid name for a run's tool. No other tool that the visitor sees, and no tool
+        that the run calls, has it. Return "" if nothing is proposed.
         """
-        if not title:
+        if not proposed:
             return ""
-        return safe_name(title, self._bridge.store.publications.names(visitor.scope))
+        taken = set(self._bridge.store.publications.names(visitor.scope))
+        if draft is not None:
+            taken.update(map(tool_of, objects_in(draft.calls)))
+        return safe_name(proposed, taken)
 
     def _run_of(self, publication: Publication, visitor: Visitor) -> str | None:
         """Return the run that a version was made from, if the visitor is allowed to see it."""
@@ -1147,7 +1150,7 @@ class ParameterField:
         may_require: whether a person can make it required: calls can currently leave it out, or a
             person has already made it required.
         is_required: whether a person has already made it required.
-        places: the places in which the parameter is used, for example `list_orders → customer`.
+        places: the places in which the parameter is used, for example `customer of List orders`.
         recorded: the value that the parameter had in the run, in few words, or "" if it had no
             value.
         is_text: whether the value in the run is a text.
@@ -1168,21 +1171,31 @@ class ParameterField:
     joined: list[str]
 
 
-_BEFORE_VALUES: Final = frozenset({"at", "by", "for", "from", "in", "of", "on", "to", "with"})
-"""Words that say nothing at the end of a title whose last value was left out."""
+@dataclass(frozen=True, slots=True)
+class _Proposed:
+    """The name and the description that the page of a draft proposes.
 
-
-def _without_values(title: str, fields: Sequence[ParameterField]) -> str:
-    """Return the title of a run without the words that are values of parameters, because other
-    calls of the tool have other values.
-
-    A title that consists only of such words is returned unchanged.
+    Without a description, the publisher writes one.
     """
-    values = {field.recorded for field in fields}
-    words = [word for word in title.split() if word.strip(".,:;()'\"") not in values]
-    while words and words[-1].lower() in _BEFORE_VALUES:
-        words.pop()
-    return " ".join(words) or title
+
+    name: str
+    description: str = ""
+
+    @classmethod
+    def of(cls, title: str, draft: Drafted | None, fields: Sequence[ParameterField]) -> _Proposed:
+        """Propose words for the tool of a run with this title."""
+        names_tools = title_names_tools(title)
+        general = ""
+        if not names_tools:
+            general = general_title(title, [field.recorded for field in fields])
+        if general:
+            return cls(general, general)
+
+        asked = [str(field.about.get("name")) for field in fields]
+        name = "" if draft is None else name_of_calls(_runnable_plan(draft.plan), asked)
+        if not name:
+            return cls(title, "" if names_tools else title)
+        return cls(name, "" if names_tools else readable(name))
 
 
 def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
@@ -1191,12 +1204,13 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
     first_with: dict[bytes, ParameterField] = {}
     fields: list[ParameterField] = []
     tools = {tool_of(call) for call in objects_in(draft.calls)}
+    words = words_of_plan(draft.calls)
     for about in objects_in(draft.report.get("parameters")):
         name = str(about.get("name"))
         key = keys.get(name, name)
         decision = _decision(decided, key)
         is_required = decision.get("required") is True
-        places = _places(list_or_empty(about.get("fills")), draft.calls)
+        places = _places(list_or_empty(about.get("fills")), words)
         value = draft.arguments.get(name)
         # Do not compare flags and empty values, because they are often equal by chance.
         may_merge = bool(places) and bool(value) and not isinstance(value, bool)
@@ -1220,21 +1234,15 @@ def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
     return fields
 
 
-def _places(fills: Iterable[JSON], calls: Sequence[JSON]) -> list[str]:
-    """Return the places in a plan that have a value at these paths, for example `list_orders →
-    customer`, without duplicates. A path outside the calls is returned as `the output`.
+def _places(fills: Iterable[JSON], words: ReferenceWords) -> list[str]:
+    """Return the places in a plan that have a value at these paths, for example `customer of List
+    orders`, without duplicates. A path outside the calls is returned as `the output`.
     """
     places: dict[str, None] = {}
     for path in fills:
-        parts = str(path).split(".")
-        number = number_from(parts[1]) if len(parts) > 1 else None
-        if parts[0] == "calls" and number is not None and number < len(calls):
-            tool = tool_of(object_or_empty(calls[number]))
-            parameter = ".".join(parts[2:])
-            place = f"{tool} → {parameter}" if parameter else tool
-            places[place] = None
-        else:
-            places["the output"] = None
+        keys = tuple(str(path).split("."))
+        place = words.place(keys) if keys[0] == "calls" else "the output"
+        places[place] = None
 
     return list(places)
 

@@ -36,6 +36,11 @@ def is_built_in(tool: Tool) -> bool:
     return tool.module is None and _descriptions().get(tool.name) == tool.description
 
 
+def has_built_in_name(name: str) -> bool:
+    """Return whether one of ideabridge's own tools has this name."""
+    return name in _descriptions()
+
+
 @cache
 def _descriptions() -> dict[str, str]:
     return {tool.name: tool.description for tool in builtin_toolbox()}
