@@ -79,7 +79,7 @@ def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:
-    """Read the conversations in a log: the main conversation, and those of the subagents.
+    """Read the conversations in a log: the main conversation, and those of subagents.
 
     Raises:
         OSError: the log cannot be read.
@@ -89,7 +89,7 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block in an answer or in a person's line: text, a call, or a result."""
+    """A block in a model's answer or a person's line: text, a call, or a result."""
 
     type: str | None = None
     id: str | None = None
@@ -120,7 +120,7 @@ class _Line:
         maker: the line that made the call whose result this line contains.
         agent: the id of the subagent that wrote the line.
         is_meta, is_compact_summary: whether Claude Code wrote the line itself.
-        forked_from: the place that the line was copied from if a person forked the conversation.
+        forked_from: where the line was copied from, if a person forked the conversation.
     """
 
     type: str | None = None
@@ -228,7 +228,7 @@ class _Log:
             self._lines.add_prompt(read)
 
     def _take_results(self, line: LogLine, read: _Line) -> bool:
-        """Read the results in a line, and return whether there are any."""
+        """Read the results in a line, and return whether there were any."""
         results = [block for block in read.message.blocks if block.type == "tool_result"]
         for block in results:
             at = self._main.time_of(line.timestamp)
@@ -322,7 +322,7 @@ class _Log:
 
 
 class _Lines:
-    """The lines of a log as a tree, in which each line is a child of the line before it.
+    """The lines of a log as a tree, in which each line is a child of the preceding one.
 
     If a person has rewound the conversation, there are several branches.
     """
@@ -358,7 +358,7 @@ class _Lines:
         return uuid is not None and self._makers.get(id(call)) == uuid
 
     def branches(self, conversation: Conversation) -> list[Conversation]:
-        """Return the conversation without the calls in abandoned branches, followed by one
+        """Return the conversation without the calls in abandoned branches, followed by a
         conversation for each of these branches.
         """
         abandoned = self._abandoned()
@@ -385,7 +385,8 @@ class _Lines:
         """Return the first lines of abandoned branches, all of which a person wrote.
 
         If a person wrote twice after the same line, the branch that contains the last line of the
-        log is kept, and the other branch is abandoned.
+        log is kept,
+        and the other one is abandoned.
         """
         forks = [prompts for prompts in self._prompts.values() if len(prompts) > 1]
         if not forks:
@@ -406,7 +407,7 @@ class _Lines:
         return abandoned
 
     def _branch_of(self, abandoned: set[str]) -> dict[str, str]:
-        """Return, for each line, the line at which its abandoned branch begins, or "" for a line in
+        """Return, for each line, the line at which its abandoned branch begins, or "" for lines in
         the kept branch.
         """
         branches: dict[str, str] = {uuid: uuid for uuid in abandoned}

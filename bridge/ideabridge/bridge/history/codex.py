@@ -126,7 +126,7 @@ class _LoggedError:
 
 @dataclass(frozen=True, slots=True)
 class _McpItem:
-    """The item about a call that has ended, in newer versions."""
+    """The item about an ended call, in newer versions."""
 
     id: str | None = None
     duration: _Duration | None = None
@@ -287,8 +287,8 @@ class _Log:
             _end(call, earlier or line.number, time, end.result, fits)
 
     def _listed(self, ended: HistoryCall, at: float | None) -> HistoryCall | None:
-        """Return the logged call of the model that ends with an event at the time `at`, or None if
-        no such call is logged.
+        """Return the model's logged call that ends with an event at the time `at`, or None if no
+        such call is logged.
         """
         waiting = [
             call
@@ -331,9 +331,7 @@ class _Log:
         )
 
     def _add(self, call: HistoryCall, line: LogLine, *, listed: bool) -> bool:
-        """Add a call. Return False if the log already contains the call, or contains too many
-        calls.
-        """
+        """Add a call. Return False if the log already contains it, or contains too many calls."""
         if not self._calls.take(call, self._conversation, line.size):
             return False
 
@@ -406,7 +404,9 @@ class _Log:
             _end_from_output(call, line.number, time, output, fits)
 
     def _named(self, payload: _Payload) -> LoggedTool | None:
-        """Return the tool that a function call names, or None if it is not an MCP server's tool."""
+        """Return the tool that a function call names, or None if it does not belong to an MCP
+        server.
+        """
         name = payload.name
         if name is None:
             return None
@@ -428,7 +428,7 @@ def _is_later(call: HistoryCall, at: float | None) -> bool:
 
 @dataclass(slots=True)
 class _State:
-    """The kinds of lines about a call that the log contains: the model's item, the event, and the
+    """Which kinds of lines the log contains about a call: the model's item, the event, and the
     output that the model saw.
     """
 
@@ -438,8 +438,8 @@ class _State:
 
 
 class _OtherCalls:
-    """Counts the calls to servers that are not configured, keyed by server. Each call is counted
-    only once.
+    """Counts calls to servers that are not configured, by server. Each call is counted only
+    once.
     """
 
     def __init__(self) -> None:
@@ -463,7 +463,7 @@ class _OtherCalls:
 
 
 class _Turns:
-    """The starts of the turns in a conversation, each stored as the number of calls before it."""
+    """Where the turns in a conversation start, each stored as the number of calls before it."""
 
     def __init__(self) -> None:
         self._kind: str | None = None
@@ -477,8 +477,8 @@ class _Turns:
             self._first_calls.append(calls)
 
     def take_back(self, turns: int) -> int | None:
-        """Forget the last turns, and return the number of calls before these turns. Return None if
-        there are fewer turns than `turns`.
+        """Forget the last `turns` turns, and return the number of calls before them, or None if
+        there are fewer turns.
         """
         if not 0 < turns <= len(self._first_calls):
             return None
@@ -497,7 +497,7 @@ class _Fork:
         self.is_copy = False
 
     def meta(self, payload: _Payload) -> bool:
-        """Handle a `session_meta`, and return whether it is the first `session_meta`."""
+        """Handle a `session_meta`, and return whether it is the first one."""
         if self._id is None:
             self._id = payload.id or ""
             self._created = _minted(self._id) or seconds_of(payload.timestamp)
@@ -514,7 +514,7 @@ class _Fork:
 
 
 def _minted(identifier: str | None) -> float | None:
-    """Return the time in a UUID of version 7, in seconds since 1970, or None for other ids."""
+    """Return the time in a version 7 UUID, in seconds since 1970, or None for other ids."""
     try:
         uuid = UUID(identifier or "")
     except ValueError:
@@ -523,7 +523,7 @@ def _minted(identifier: str | None) -> float | None:
 
 
 def _began(ended: float | None, duration: _Duration | None) -> float | None:
-    """Return the time when a call began, computed from the time when it ended and its duration."""
+    """Return when a call began, computed from when it ended and how long it took."""
     if ended is None or duration is None:
         return ended
     if not 0 <= duration.secs <= ended or not 0 <= duration.nanos < 1_000_000_000:
@@ -532,8 +532,8 @@ def _began(ended: float | None, duration: _Duration | None) -> float | None:
 
 
 def _arguments(written: JSON) -> JSONObject:
-    """Return the arguments of a function call, which are logged as JSON text. Return no arguments
-    if the text is malformed.
+    """Return the arguments of a function call, which are logged as JSON text, or no arguments if
+    the text is malformed.
     """
     if not isinstance(written, str):
         return object_or_empty(written)
@@ -593,8 +593,8 @@ def _end_from_output(
 
 
 def _from_model(output: JSON) -> JSON:
-    """Convert content to MCP's format. Codex logs a picture in the format of the model's API, which
-    is an address that contains the data.
+    """Convert content to MCP's format. Codex logs pictures in the format of the model's API, as an
+    address that contains the data.
     """
     if not isinstance(output, list):
         return output
@@ -610,8 +610,8 @@ def _mcp_block(block: JSONObject) -> JSONObject:
 
 
 def _unpacked(text: str) -> JSON:
-    """Return the blocks in a result. Unless all of them are text blocks, Codex passes them to the
-    model as JSON text.
+    """Return the blocks in a result. Codex passes them to the model as JSON text unless all of them
+    are text blocks.
     """
     if not text.startswith("[{"):
         return text

@@ -71,7 +71,7 @@ _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class HistoryError(IdeabridgeError):
-    """Raised if a host's logs cannot be read. The message names the folder or the option."""
+    """Raised when a host's logs cannot be read. The message names the folder or the option."""
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class HistoryError(IdeabridgeError):
 
 @dataclass(slots=True)
 class HistoryCall:
-    """One MCP call in a log.
+    """An MCP call in a log.
 
     Attributes:
         id: the host's id for the call. Some models number their calls, starting again in each turn.
@@ -87,20 +87,18 @@ class HistoryCall:
         tool: the tool, as the log names it.
         arguments: the arguments.
         line: the number of the call's line in the log, from 1.
-        time: the time when the call was made, in seconds since 1970, or None if the log does not
-            contain the time.
+        time: when the call was made, in seconds since 1970, or None if the log does not say.
         prompt: the person's request before the call.
         answer: the host's id for the model's answer that made the call, or "" if the log does not
             contain the id.
         copied: True if the host copied the call from a different conversation, possibly with a
             different time.
         ended: the number of the line with the result, or None if the log has no result.
-        ended_at: the time when the call ended, in seconds since 1970, or None if the log does not
-            contain the time.
+        ended_at: when the call ended, in seconds since 1970, or None if the log does not say.
         result: the value, in the form of a server's result (`ResultReader.value`).
         error: why the call failed, or None if it did not fail.
-        missing: why the result differs from what the tool returned: it is absent, or the host has
-            truncated it. None if the result is complete.
+        missing: why the result differs from what the tool returned (it is missing, or the host has
+            truncated it), or None if the result is complete.
         doubt: why the arguments or the result might have been changed, or "".
         rejected: True if the call never ran because a person rejected it.
     """
@@ -147,9 +145,7 @@ class HistoryCall:
     def fail(
         self, line: int, error: str, *, at: float | None = None, rejected: bool = False
     ) -> None:
-        """Record that the call failed, with its error, or with the beginning of a long error; see
-        `end`.
-        """
+        """Record that the call failed, with its error, cut short if it is long; see `end`."""
         text = error[:_LONGEST_ERROR] or "the log has no error message"
         self.end(line, None, at=at, error=text, rejected=rejected)
 
@@ -189,7 +185,7 @@ _NUMBERED: Final = re.compile(r"\A.{0,15}\Z|[:._-]\d{1,4}\Z", re.DOTALL)
 
 
 def is_numbered(call_id: str) -> bool:
-    """Return whether another call might have the same id, because a model numbered its calls."""
+    """Return whether other calls might have the same id, because a model numbered its calls."""
     return _NUMBERED.search(call_id) is not None
 
 
@@ -208,7 +204,7 @@ class CallsById:
 
         Args:
             call: the call.
-            conversation: receives the call, or counts a call over the limit.
+            conversation: receives the call, or counts it if it exceeds the limit.
             size: the memory that the call takes, in bytes.
         """
         if self._knows(call):
@@ -222,9 +218,7 @@ class CallsById:
         return True
 
     def takes_result(self, size: int) -> bool:
-        """Count a result. Return False if the result is too large to be kept together with the
-        other results.
-        """
+        """Count a result. Return False if it is too large to be kept with the other results."""
         return self._bounds.takes_result(size)
 
     def _knows(self, call: HistoryCall) -> bool:
@@ -239,12 +233,12 @@ class CallsById:
         )
 
     def of(self, call_id: JSON) -> list[HistoryCall]:
-        """Return the calls that have this id, in the order of the log."""
+        """Return the calls with the given id, in the order of the log."""
         return self._calls.get(call_id, []) if isinstance(call_id, str) else []
 
     def awaiting(self, call_id: JSON, at: float | None) -> HistoryCall | None:
-        """Return the call that a result belongs to, or None if there is no such call. It is the
-        last call with this id that was made before this time and has no result yet.
+        """Return the call that a result belongs to: the last call with this id that was made before
+        this time and has no result yet. Return None if there is none.
         """
         for call in reversed(self.of(call_id)):
             is_later = at is not None and call.time is not None and call.time > at
@@ -262,21 +256,21 @@ def is_same(call: HistoryCall, other: HistoryCall) -> bool:
 class EarlyResults:
     """The most recent results whose calls have not been read yet.
 
-    Hosts write from several places at the same time, so the line with a result can come before the
-    line with the call.
+    Hosts write from several places at once, so the line with a result can precede the line with its
+    call.
     """
 
     def __init__(self) -> None:
         self._lines: deque[tuple[str, float, LogLine]] = deque(maxlen=_EARLY)
 
     def add(self, call_id: JSON, at: float | None, line: LogLine) -> None:
-        """Add a result with the id of its call. A result without a time is not kept."""
+        """Add a result with the id of its call. Results without a time are dropped."""
         if isinstance(call_id, str) and at is not None:
             self._lines.append((call_id, at, line))
 
     def take(self, call: HistoryCall) -> LogLine | None:
-        """Return the line with a call's result, and forget the line. Return None if there is no
-        such line.
+        """Return the line with a call's result and forget it, or return None if there is no such
+        line.
         """
         for entry in self._lines:
             call_id, at, line = entry
@@ -292,8 +286,8 @@ _EARLY: Final = 32
 def may_be_another(call: HistoryCall, conversation: Conversation) -> bool:
     """Return whether a result with a call's id might belong to a different call.
 
-    Models can repeat an id, and an unread line after the call might contain a different call with
-    the same id.
+    Models can reuse an id, and an unread line after the call might contain a different call with
+    that id.
     """
     return conversation.last_unread > call.line and is_numbered(call.id)
 
@@ -306,14 +300,14 @@ class Conversation:
         host: the host's name on the command line.
         id: the host's id for the conversation.
         path: the path of the log.
-        folder: the folder that the host worked in, or "" if the log does not contain it.
+        folder: the folder that the host worked in, or "" if the log does not say.
         calls: the calls, in the order of the log.
         others: the number of MCP calls to other servers, keyed by server.
         lines: the number of lines read.
         skipped: the number of lines that were not understood, keyed by reason.
         repaired: the number of damaged lines with readable records.
         last_unread: the number of the last line that could not be read completely or might have
-            been misread, or 0 if there is no such line.
+            been misread, or 0 if there is none.
     """
 
     host: str
@@ -328,7 +322,7 @@ class Conversation:
     last_unread: int = 0
 
     def part(self, name: str, calls: Sequence[HistoryCall] = ()) -> Conversation:
-        """Return a separate conversation for a part of the log, such as a subagent's."""
+        """Return a separate conversation for a part of the log, such as that of a subagent."""
         return Conversation(self.host, f"{self.id}/{name}", self.path, self.folder, [*calls])
 
     def skip(self, why: str) -> None:
@@ -337,7 +331,7 @@ class Conversation:
         self.last_unread = self.lines
 
     def sort(self) -> None:
-        """Sort the calls by time, because hosts can write lines late."""
+        """Sort the calls by time, because hosts sometimes write lines late."""
         time = 0.0
         times: list[float] = []
         for call in self.calls:
@@ -349,8 +343,8 @@ class Conversation:
         self.calls = [self.calls[place] for place in order]
 
     def time_of(self, timestamp: JSON) -> float | None:
-        """Return a line's time in seconds since 1970. If the time cannot be read, count the fault,
-        and read the line without a time.
+        """Return a line's time in seconds since 1970. If it cannot be read, count the fault, and
+        read the line without a time.
         """
         seconds = seconds_of(timestamp)
         if seconds is None and timestamp is not None:
@@ -403,7 +397,9 @@ class Names:
         self._loose = _unambiguous(configured, _loose)
 
     def of(self, server: str) -> str | None:
-        """Return the configured server with this name in a log, or None if it is not configured."""
+        """Return the configured server with the given name in a log, or None if it is not
+        configured.
+        """
         return self._exact.get(server) or self._of_plain(_plain(server))
 
     def tool(self, server: str, name: str) -> LoggedTool:
@@ -430,10 +426,11 @@ class Names:
         return next((self._plain[end] for end in ends if end in self._plain), None)
 
     def split(self, name: str, separator: str = "__") -> LoggedTool:
-        """Return the tool identified by `SERVER__TOOL`, where `separator` takes the place of `__`.
+        """Return the tool named `SERVER__TOOL`, where `separator` is used in place of `__`.
 
         Hosts replace some characters in server names with `_`, and server names can contain the
-        separator, so the longest matching name of a configured server is used.
+        separator, so
+        the longest configured server name that matches is used.
         """
         ends = [at.start() for at in re.finditer(separator, name)]
         for end in reversed(ends):
@@ -453,8 +450,7 @@ _CONNECTOR: Final = "claude_ai_"
 def _unambiguous(modules: list[str], written: Callable[[str], str]) -> dict[str, str]:
     """Return the servers, keyed by their written names.
 
-    A name that matches two servers is left out, unless a person has specified which server it
-    means.
+    Names that match two servers are left out, unless a person has specified which server is meant.
     """
     meant: dict[str, set[str]] = {}
     for name in modules:
@@ -463,12 +459,12 @@ def _unambiguous(modules: list[str], written: Callable[[str], str]) -> dict[str,
 
 
 def _plain(name: str) -> str:
-    """Return a server's name as hosts write it in tool names."""
+    """Return a server's name in the form that hosts use in tool names."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 def _loose(name: str) -> str:
-    """Return a name without case and separators. Connectors have display names, such as
+    """Return a name in lower case and without separators. Connectors have display names, such as
     `Google Drive`.
     """
     return re.sub(r"[\W_]", "", name).casefold()
@@ -481,10 +477,9 @@ def _listed(modules: list[str]) -> str:
 
 
 def content_value(content: JSON, structured: JSON = None) -> JSON:
-    """Return the value of an MCP result in the form that a call to a server returns.
-
-    If the result has structured content, return this content. Otherwise, return the text. If there
-    is no text either, return the list of blocks, or null if the result has no content.
+    """Return the value of an MCP result in the form that a call to a server returns: the structured
+    content if there is any, otherwise the text, otherwise the list of blocks, or null if there is
+    no content.
     """
     if structured is not None:
         return structured
@@ -501,10 +496,8 @@ _TEXTS: Final = ("text", "input_text", "output_text")
 
 
 def text_in(value: JSON) -> str:
-    """Return the text in a message or a result.
-
-    If the value is a string, return it. Otherwise, return the text of all text blocks in the value,
-    or "" if there is no text.
+    """Return the text in a message or a result: a string itself, or the text of all text blocks in
+    any other value, or "" if there is none.
     """
     if isinstance(value, str):
         return value
@@ -526,8 +519,8 @@ def shortened_prompt(text: str) -> str:
 
 
 def seconds_of(value: JSON) -> float | None:
-    """Return an ISO 8601 time as seconds since 1970, or None if the time is malformed or from
-    before any host existed.
+    """Return an ISO 8601 time as seconds since 1970, or None if it is malformed or precedes the
+    existence of any host.
     """
     if not isinstance(value, str) or len(value) > 40:
         return None
@@ -544,8 +537,8 @@ def seconds_of(value: JSON) -> float | None:
 
 
 def folder_of_host(variables: Mapping[str, str], name: str, usual: Path) -> Path:
-    """Return the folder that an environment variable names or, if the variable is not set, the
-    usual folder.
+    """Return the folder in an environment variable or, if the variable is not set, the usual
+    folder.
     """
     configured = variables.get(name)
     return Path(configured).expanduser() if configured else usual
@@ -584,7 +577,7 @@ class Logs:
         files: the regular files, oldest first.
         links: the number of links, which are not followed.
         compressed: the number of compressed logs that this Python cannot read.
-        left_off: the number of older logs that exceed the limit.
+        left_off: the number of older logs beyond the limit.
     """
 
     files: list[Path]
@@ -606,7 +599,7 @@ def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) 
     """Search the folders, and their subfolders if `deep` is set, for logs whose names match a
     pattern such as `rollout-*.jsonl`.
 
-    The logs can be compressed. A root can be a link, but links below it are not followed.
+    The logs may be compressed. A root may be a link, but links below it are not followed.
     """
     logs: list[tuple[float, Path]] = []
     links = 0
@@ -643,8 +636,8 @@ def find_logs(roots: list[Path], patterns: Sequence[str], *, deep: bool = True) 
 
 @cache
 def zstd_library() -> ModuleType | None:
-    """Return the library that reads compressed logs: the library of Python 3.14, or its backport
-    for older versions. Return None if there is neither.
+    """Return the library that reads compressed logs, which is part of Python 3.14 and has a
+    backport for older versions, or None if neither is available.
     """
     for name in ("compression.zstd", "backports.zstd"):
         try:
@@ -662,7 +655,7 @@ def _modified(entry: os.DirEntry[str]) -> float:
 
 
 def open_plain(path: Path) -> int:
-    """Open a regular file, but not a link, for reading, and return its descriptor.
+    """Open a regular file for reading, without following links, and return its descriptor.
 
     Raises:
         OSError: the path does not lead to a regular file.
@@ -680,7 +673,7 @@ def read_lines(conversation: Conversation) -> Iterator[LogLine]:
     """Yield each line in a log that is a JSON object, and each record in a damaged line. Count all
     other lines in `skipped`.
 
-    If a line with a time occurs twice, it is yielded only once.
+    A line with a time that occurs twice is yielded only once.
 
     Raises:
         OSError: the log cannot be read.
@@ -703,7 +696,7 @@ def read_lines(conversation: Conversation) -> Iterator[LogLine]:
 
 
 def _records(conversation: Conversation, data: bytes) -> Iterator[LogLine]:
-    """Yield the records in the current line, usually one."""
+    """Yield the records in the current line, usually only one."""
     number = conversation.lines
     value = decoded(data)
     if isinstance(value, dict):
@@ -754,9 +747,9 @@ def _opened(path: Path) -> Generator[IO[bytes]]:
 
 
 def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
-    """Return the next line of a log, or nothing at the end of the log.
+    """Return the next line of a log, or nothing at its end.
 
-    If a compressed log is damaged, the lines before the damage have been read by then.
+    If a compressed log is damaged, the lines before the damage have already been read.
     """
     zstd = zstd_library()
     if zstd is None:
@@ -773,7 +766,7 @@ def _next_line(conversation: Conversation, file: IO[bytes]) -> bytes:
 
 def _is_new(line: JSONObject, seen: set[int]) -> bool:
     """Return whether a line is new, and remember it. Lines without a time always count as new,
-    because they can be the same by chance.
+    because they can be equal by chance.
     """
     if "timestamp" not in line:
         return True
@@ -822,9 +815,7 @@ class HistoryBounds:
         return self._calls <= MAX_CALLS and self._bytes <= MAX_HELD
 
     def takes_result(self, size: int) -> bool:
-        """Count a result. Return False if the result is too large to be kept together with the
-        other results.
-        """
+        """Count a result. Return False if it is too large to be kept with the other results."""
         if self._bytes + size > MAX_HELD:
             return False
         self._bytes += size

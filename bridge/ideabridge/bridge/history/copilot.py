@@ -57,7 +57,7 @@ def folders(home: Path, variables: Mapping[str, str]) -> list[Path]:
 
 
 def read_log(path: Path, names: Names) -> list[Conversation]:
-    """Read the conversation in a log, and the conversations of its subagents.
+    """Read the conversation in a log, and those of its subagents.
 
     Raises:
         OSError: the log cannot be read.
@@ -78,7 +78,7 @@ class _LoggedError:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A result as two strings, the first of which might be shortened for the model."""
+    """A result as two strings, the first of which may be shortened for the model."""
 
     content: JSON = None
     detailed: str | None = field(default=None, metadata=member("detailedContent"))

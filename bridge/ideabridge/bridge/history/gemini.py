@@ -119,7 +119,7 @@ class _Message:
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """The messages that replace earlier messages, and the session that these messages belong to."""
+    """The messages that replace earlier ones, and the session that they belong to."""
 
     session: str = field(default="", metadata=member("sessionId"))
     messages: tuple[_Message, ...] = ()
@@ -198,7 +198,7 @@ class _Log:
             self._main.skip("unreadable")
 
     def _rewind(self, message: str) -> None:
-        """Move the calls in a message and in all later messages into a separate conversation.
+        """Move the calls in a message and in all later ones into a separate conversation.
 
         If the log does not contain the message, move all calls, because the host then reverts
         everything.
@@ -277,7 +277,7 @@ class _Log:
         _end(call, line.number, at, entry)
 
     def _named(self, entry: _Entry) -> LoggedTool | None:
-        """Return the tool that a call names, or None if it is not an MCP server's tool."""
+        """Return the tool that a call names, or None if it does not belong to an MCP server."""
         name = entry.name
         if name is None:
             return None
@@ -293,7 +293,7 @@ class _Log:
 
 
 def _end(call: HistoryCall, number: int, at: float | None, entry: _Entry) -> None:
-    """End a call according to its entry. A call that is still running stays unchanged."""
+    """End a call according to its entry. A call that is still running is left unchanged."""
     status = entry.status
     responses = [part.function_response.response for part in entry.results]
     errors = [response["error"] for response in responses if "error" in response]
@@ -314,7 +314,9 @@ def _end(call: HistoryCall, number: int, at: float | None, entry: _Entry) -> Non
 
 
 def _error_of(entry: _Entry, errors: list[JSON]) -> str:
-    """Return a call's first error or, without one, the text that the host showed to the person."""
+    """Return a call's first error or, if there is none, the text that the host showed to the
+    person.
+    """
     if errors:
         error = errors[0]
         text = error if isinstance(error, str) else read_as(_LoggedError, error).message
@@ -339,9 +341,7 @@ def _text_of(content: JSON) -> str:
 
 
 def _project_of(log: Path) -> str:
-    """Return the project folder of a log, or "" if the folder of the log does not name the
-    project.
-    """
+    """Return the project folder of a log, or "" if the log's own folder does not name it."""
     chats = next((parent for parent in log.parents if parent.name == "chats"), None)
     if chats is None:
         return ""

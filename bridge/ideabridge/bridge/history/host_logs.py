@@ -66,11 +66,11 @@ def _unread(host: str) -> str:
 
 
 class HostLogs:
-    """The logs that a host keeps on this machine. The logs have not been read yet.
+    """The logs that a host keeps on this machine, which have not been read yet.
 
     Args:
         host: one of `HISTORIES`.
-        store: contains the imported runs, and everything that is remembered about the logs.
+        store: contains the imported runs, and what earlier imports found out about the logs.
         modules: the names of the servers whose calls are imported.
         caller: the owner of the runs.
         renamed: the servers whose names in the host differ, keyed by the name in the logs.
@@ -130,8 +130,8 @@ class HostLogs:
         return RememberedLogs(self.store, self.name, self.caller, names, self.imported_runs)
 
     def report_unchanged(self) -> HistoryReport | None:
-        """If no log has changed since earlier imports, return the report of an import that reads no
-        log. Otherwise, return None.
+        """Return the report of an import that reads no log if no log has changed since earlier
+        imports, otherwise None.
         """
         remembered = self.remembered()
         report = HistoryReport()

@@ -50,7 +50,7 @@ _RUNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _ReadLog:
-    """A log that was read, and its stamp from before it was read."""
+    """A log that was read, and its stamp from before that."""
 
     path: Path
     stamp: Stamp | None
@@ -63,7 +63,7 @@ class _ReadLog:
 
 
 class HistoryImport:
-    """One import of a host's logs.
+    """An import of a host's logs.
 
     Args:
         logs: the logs.
@@ -112,14 +112,14 @@ class HistoryImport:
 
     @cached_property
     def _contents(self) -> set[str]:
-        """The digests of the calls that were read or imported. These digests do not depend on
-        times, because a host that copies a conversation can change the times.
+        """The digests of the calls that were read or imported. They do not depend on times, because
+        a host that copies a conversation can change the times.
         """
         return {digest[:16] for digest in self._imported}
 
     async def survey(self) -> HistoryReport:
-        """Read the logs, and return what `take` would store, as far as the logs alone show this.
-        This method does not store anything and does not need any server.
+        """Read the logs, and return what `take` would store, as far as the logs alone show this,
+        without storing anything or needing any server.
         """
         self._begin()
         async for log in self._logs():
@@ -131,14 +131,16 @@ class HistoryImport:
         """Read the logs, and store their new calls as runs.
 
         The bridge must be open. A stretch is left for the next import if it calls a server that
-        does not start.
+        does not
+        start.
 
         Args:
             connect: called before the first stretch is stored, to open a bridge that is not open.
 
         Raises:
             StoreError: the store could not be written to for a minute. The runs stored until then
-                stay, and are in `report`.
+                are kept,
+                and are in `report`.
         """
         self._begin()
         away = dict[str, str]()
@@ -170,7 +172,7 @@ class HistoryImport:
         self._remembered = self.logs.remembered()
 
     async def _why_away(self, modules: Sequence[str], away: dict[str, str]) -> str:
-        """Return why servers are not running, or "" if all are running. `away` contains the reasons
+        """Return why servers are not running, or "" if all of them are. `away` contains the reasons
         known so far, keyed by server.
         """
         unasked = [module for module in modules if module not in away]
@@ -184,8 +186,8 @@ class HistoryImport:
         return "; ".join(away[module] for module in modules if away[module])
 
     async def _logs(self) -> AsyncIterator[_ReadLog]:
-        """Read the logs that have changed. Logs with copies of other conversations come last, when
-        the calls of the original conversations are known.
+        """Read the logs that have changed. Logs with copies of other conversations come last,
+        because the calls of the originals are known by then.
         """
         with_copies: list[Path] = []
         for path in self.logs.inventory.files:
@@ -240,7 +242,7 @@ class HistoryImport:
             yield from stretches(conversation, self._is_imported)
 
     def _unfinished(self, stretch: Stretch) -> str:
-        """Return why a stretch might still continue, or "" if it cannot continue."""
+        """Return why a stretch might still continue, or "" if it cannot."""
         last = stretch.last
         if last is None:
             return ""
@@ -371,10 +373,9 @@ def _iso(seconds: float | None) -> str:
 
 
 def _id_of(stretch: Stretch, host: str, caller: str) -> str:
-    """Return the run id for a stretch, as 16 hex digits.
+    """Return the id of a stretch's run, as 16 hex digits.
 
-    The same stretch always has the same id, so two concurrent imports cannot store the stretch
-    twice.
+    The same stretch always has the same id, so that two concurrent imports cannot store it twice.
     """
     text = f"{host}\0{caller}\0{stretch.calls[0].digest}"
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

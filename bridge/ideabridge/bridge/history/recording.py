@@ -29,7 +29,7 @@ LONGEST_CALL: Final = 3600.0
 
 @dataclass(slots=True)
 class Stretch:
-    """Calls in a conversation, with no long pause between them.
+    """Calls in a conversation without a long pause between them.
 
     Attributes:
         conversation: the conversation.
@@ -41,7 +41,7 @@ class Stretch:
 
     @property
     def time(self) -> float | None:
-        """The time when the stretch began, in seconds since 1970."""
+        """When the stretch began, in seconds since 1970."""
         return next((call.time for call in self.calls if call.time is not None), None)
 
     @property
@@ -62,7 +62,7 @@ class Stretch:
 
 
 def stretches(conversation: Conversation, is_taken: Callable[[HistoryCall], bool]) -> list[Stretch]:
-    """Split a conversation at its pauses, without the calls that were imported earlier.
+    """Split a conversation at its pauses, leaving out calls that were imported earlier.
 
     Time during which a call is active does not count as a pause.
     """
@@ -92,7 +92,7 @@ _REPLACED: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Tools:
-    """Finds the tools of servers by their names in logs, where hosts replace some characters.
+    """Finds the tools of servers by their names in logs, in which hosts replace some characters.
 
     Args:
         catalogue: the current tools.
@@ -107,7 +107,7 @@ class Tools:
                 self._by_name.setdefault((tool.module, _plain(tool.origin[1])), tool)
 
     def of(self, call: HistoryCall) -> Tool | None:
-        """Return the tool of a call, or None if its server does not offer it now."""
+        """Return the tool of a call, or None if the call's server does not offer it now."""
         return self._by_name.get((call.module, call.tool)) or self._by_name.get(
             (call.module, _plain(call.tool))
         )
@@ -124,9 +124,10 @@ class Recording:
     Attributes:
         calls: the calls in the log.
         ended: the same calls, as calls in a run.
-        left: the number of calls that cannot be part of a run, keyed by the reason.
-        incomplete: the reasons why results differ from what the tools returned, keyed by the number
-            of the call in the run.
+        left: the number of calls that cannot be part of a run, keyed by reason.
+        incomplete: why results differ from what the tools returned, keyed by the number of the call
+            in
+            the run.
     """
 
     calls: list[HistoryCall] = field(default_factory=list[HistoryCall])
@@ -143,9 +144,9 @@ def record(
     Args:
         stretch: the calls.
         catalogue: the current tools.
-        secrets: the secrets that are removed from results.
-        result_bytes: maximum size of a result, in bytes.
-        run_bytes: maximum size of all results together, in bytes.
+        secrets: the secrets to remove from results.
+        result_bytes: the maximum size of a result, in bytes.
+        run_bytes: the maximum size of all results together, in bytes.
     """
     recording = Recording()
     tools = Tools(catalogue)
@@ -202,9 +203,10 @@ def _steps(calls: Sequence[HistoryCall]) -> list[int]:
 
 
 def _follows(call: HistoryCall, ended: HistoryCall) -> bool:
-    """Return whether a call was made after another call had ended.
+    """Return whether a call was made after another one had ended.
 
-    Neither the times nor the line numbers alone are enough, because several lines can have the same
+    Neither the times nor the line numbers alone are sufficient, because several lines can have the
+    same
     time, and lines can be written late.
     """
     times = (call.time, ended.ended_at)
@@ -215,7 +217,7 @@ def _follows(call: HistoryCall, ended: HistoryCall) -> bool:
 
 def _parameters(call: HistoryCall, tool: Tool) -> JSONObject | None:
     """Return the arguments, keyed by the current names of the tool's parameters, or None if a call
-    cannot have these arguments.
+    cannot have them.
     """
     try:
         arguments = normalise(call.arguments, what="the arguments")
@@ -282,7 +284,7 @@ class _Ends:
 
 
 def _structured(output: JSONObject, text: str) -> JSON:
-    """Read a structured result from the text that the host has kept.
+    """Read a structured result from the text that the host kept.
 
     Raises:
         InvalidJSONError, LimitExceededError: the text is not a structured result.

@@ -36,9 +36,9 @@ but not the second.
 
 
 def stamp_of(log: Path) -> Stamp | None:
-    """Return a log's stamp, or None if the log cannot be read or has just changed.
+    """Return a log's stamp, or None if the log cannot be read or has only just changed.
 
-    If the log is a database, the stamp includes the file next to it, which can contain changes.
+    For a database, the stamp includes the file next to it, which can contain changes.
     """
     try:
         states = [log.stat(follow_symlinks=False)]
@@ -106,8 +106,9 @@ class RememberedLogs:
         caller: the owner of the runs.
         names: the names of the servers, and everything else that determines which calls are
             imported.
-        runs: the number of runs that were imported from this host. If some of these runs have been
-            removed, nothing is remembered, so that an import finds their calls again.
+        runs: the number of runs that were imported from this host. If some of them have been
+            removed,
+            nothing is remembered, so that an import finds their calls again.
     """
 
     def __init__(self, store: Store, host: str, caller: str, names: JSON, runs: int) -> None:
@@ -143,7 +144,7 @@ class RememberedLogs:
             self._is_changed = True
 
     def save(self, logs: Sequence[Path], runs: int) -> None:
-        """Store the counts of these logs, with the number of imported runs."""
+        """Store the counts of the given logs, with the number of imported runs."""
         if not self._is_changed:
             return
 

@@ -12,19 +12,19 @@ from ideabridge.tools.encoding import JSONObject
 
 @dataclass(frozen=True, slots=True)
 class HistoryRun:
-    """A stretch of a conversation, and the run that was or would be made from it.
+    """A stretch of a conversation, and the run that was or would be created from it.
 
     Attributes:
-        conversation: the host's id of the conversation.
-        time: the time when the stretch began, as ISO 8601 in UTC, or "" if the log does not contain
-            the time.
+        conversation: the host's id for the conversation.
+        time: when the stretch began, as ISO 8601 in UTC, or "" if the log does not say.
         calls: the number of calls in the stretch that are imported.
         modules: the servers that these calls use.
-        title: the person's request, on one line, or "" if the log does not contain the request or
-            the request contains a secret.
+        title: the person's request, on one line, or "" if the log does not contain it or it
+            contains a
+            secret.
         unread: the number of lines in the log that were not understood.
         run: the id of the run, or None if the stretch was not imported.
-        why: the reason why the stretch was not imported, or "" if it was or would be imported.
+        why: why the stretch was not imported, or "" if it was or would be.
         left: the number of calls that were not imported, keyed by reason.
         incomplete: the number of results that differ from what the tools returned.
     """
@@ -67,7 +67,7 @@ class HistoryReport:
         unread: the number of lines in all logs that were not understood, keyed by reason.
         repaired: the number of damaged lines with readable records.
         others: the number of MCP calls to servers that are not configured, keyed by server.
-        failed: the reasons why logs could not be read, keyed by log.
+        failed: why logs could not be read, keyed by log.
     """
 
     runs: list[HistoryRun] = field(default_factory=list[HistoryRun])
@@ -84,7 +84,7 @@ class HistoryReport:
         return len(self.read)
 
     def count(self, log: Path, counts: LogCounts) -> None:
-        """Add the counts of a log that was read now or earlier."""
+        """Add the counts of a log, whether it was read now or earlier."""
         self.read.add(log)
         self.known += counts.known
         self.unread += counts.unread

@@ -43,7 +43,7 @@ class Salvaged:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A record, and the places in the line where it begins and ends."""
+    """A record, and where in the line it begins and ends."""
 
     start: int
     end: int
@@ -83,7 +83,7 @@ def salvage(data: bytes) -> Salvaged:
 
 
 def is_record(value: JSONObject) -> bool:
-    """Return whether an object is a record in a host's log, rather than a part of a record."""
+    """Return whether an object is a record in a host's log, rather than a part of one."""
     return isinstance(value.get("type"), str) and isinstance(value.get("timestamp"), str)
 
 
@@ -110,11 +110,13 @@ def _pieces(text: str) -> list[_Piece]:
 
 
 def _ending_well(text: str, pieces: list[_Piece]) -> list[_Piece]:
-    """Return the pieces that are records in the log, rather than parts of a record.
+    """Return the pieces that are records in the log, rather than parts of one.
 
-    A part is followed by the rest of its record, which never begins with `{`. A record that was
-    written into another one is followed by the rest of the outer record, which makes a whole record
-    if it is joined with the text before the inner record.
+    A part is followed by the rest of its record, which never begins with `{`. A record written into
+    another
+    one is followed by the rest of the outer record, which is complete once joined with the text
+    before the
+    inner record.
     """
     ending_well: list[_Piece] = []
     unread_from = 0

@@ -81,7 +81,7 @@ def unawaited(
 
     Args:
         tree: the program.
-        tools: the names of the functions of each module that can be imported.
+        tools: the names of the functions in each module that can be imported.
         functions: the global functions whose values must be awaited.
     """
     return sorted(
@@ -132,8 +132,8 @@ class _Program:
                 pass
 
     def _add_functions(self) -> None:
-        """Add the functions of the program whose values must be awaited: functions defined with
-        `async def`, and functions that return calls to such functions.
+        """Add the functions of the program whose values must be awaited: those defined with `async
+        def`, and those that return calls to such functions.
         """
         own = [
             node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -159,7 +159,7 @@ class _Program:
         """Return the modules with tools, keyed by their names in the program, and the functions
         that are imported from them.
 
-        A name that is also bound elsewhere is left out, because it might mean something else.
+        Names that are also bound elsewhere are left out, because they might mean something else.
         """
         modules: dict[str, str] = {}
         functions: set[str] = set()
@@ -218,7 +218,7 @@ class _Program:
                 )
 
     def _find_variable(self, target: ast.expr, node: ast.Call, call: str) -> Iterator[Unawaited]:
-        """Find a variable that holds only calls, none of which can be awaited."""
+        """Find a variable that only ever contains calls, none of which can be awaited."""
         if not isinstance(target, ast.Name):
             return
 
@@ -261,7 +261,7 @@ class _Program:
         return isinstance(node, ast.AsyncFunctionDef)
 
     def _is_thrown_away(self, node: ast.AST) -> bool:
-        """Return whether a value is a whole statement, or a part of a container that is a whole
+        """Return whether a value is a whole statement, or part of a container that is a whole
         statement.
 
         The value of the last statement is the output, so it is not thrown away.
@@ -302,8 +302,8 @@ class _Program:
                 return False
 
     def _waits(self, node: ast.AST) -> bool:
-        """Return whether a called function might await its arguments: a function from `asyncio`, or
-        one that the program defines.
+        """Return whether a called function might await its arguments, because it comes from
+        `asyncio` or is defined by the program.
         """
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):
@@ -319,7 +319,7 @@ class _Program:
 
 
 def _shown(call: ast.Call) -> str:
-    """Return the name of a call for messages, without its arguments."""
+    """Return the name of a call for messages, without the arguments."""
     arguments = "..." if call.args or call.keywords else ""
     return f"{ast.unparse(call.func)}({arguments})"
 

@@ -125,10 +125,9 @@ def handed(call: int, value: JSON, keys: tuple[str, ...] = ()) -> JSON | Handle:
 
 
 def read_part_of(result: object, path: object) -> JSON | Handle:
-    """Return the part at a path in a handle or in a value.
+    """Return the part of a handle or a value at the given path.
 
-    The path is written as in references: `rows.0["odd key"]`. The path "" stands for the whole
-    value.
+    The path is written as in references: `rows.0["odd key"]`. The path "" means the whole value.
 
     Raises:
         ProgramError: the path is malformed, or leads nowhere.
@@ -174,7 +173,7 @@ def _keys(path: object) -> tuple[str, ...]:
 
 
 def written(raw: object, refer: Callable[[Handle], JSON] | None, *, what: str) -> JSON:
-    """Return a value from a program in the form that calls use, with escaped strings and with
+    """Return a value from a program in the form that calls use, with escaped strings, and with
     references in place of handles.
 
     Args:
@@ -208,7 +207,7 @@ _OBJECT: Final = re.compile(
 
 
 def _without_objects(value: JSON, what: str) -> JSON:
-    """Return the value unchanged, unless a string in it stands for a Python object.
+    """Return the value unchanged, after checking that no string in it stands for a Python object.
 
     Raises:
         ProgramError: a string in the value stands for a call that was not awaited, a function, a
@@ -227,8 +226,8 @@ def _without_objects(value: JSON, what: str) -> JSON:
 
 
 def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
-    """Replace the null that `_without` left with a reference. It is safe to change `value`, because
-    no other code uses it.
+    """Replace the null that `_without` left with a reference. Changing `value` is safe, because no
+    other code uses it.
     """
     if not path:
         return reference
@@ -247,8 +246,8 @@ def _put(value: JSON, path: tuple[object, ...], reference: JSON) -> JSON:
 def _without(
     raw: object, handles: list[tuple[tuple[object, ...], Handle]], path: tuple[object, ...]
 ) -> object:
-    """Return a copy with null in place of each handle. A value that is nested too deeply for JSON
-    is returned unchanged.
+    """Return a copy with null in place of each handle. Values nested too deeply for JSON are
+    returned unchanged.
     """
     if isinstance(raw, Handle):
         handles.append((path, raw))

@@ -82,8 +82,9 @@ _NO_LETTER: Final = re.compile(r"\W+")
 def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
     """Return the Python identifier for a name.
 
-    The identifier contains only ASCII characters, because letters from other scripts can look like
-    these. `other` matches the characters that `_` replaces.
+    It contains only ASCII characters, because letters from other scripts can look like these.
+    `other`
+    matches the characters that `_` replaces.
     """
     # Normalise the name, because Python normalises identifiers to this form.
     beginning = unicodedata.normalize("NFKC", name[: 4 * LONGEST_NAME])
@@ -101,8 +102,8 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
 def _parameter(name: str) -> str:
     """Return the identifier of a parameter.
 
-    The identifier can be in any script, because it could be confused only with another parameter of
-    the same tool.
+    It can be in any script, because it could be confused only with another parameter of the same
+    tool.
     """
     text = identifier(name, _NO_LETTER)
     # Check the result, because some Unicode letters and digits are not allowed in identifiers.
@@ -116,7 +117,7 @@ def _mapped(
     reserved: Collection[str] = (),
     identify: Callable[[str], str] = identifier,
 ) -> dict[str, str]:
-    """Return the real names, keyed by their identifiers. Names that do not need a change are mapped
+    """Return the real names, keyed by their identifiers. Names that need no change are mapped
     first, so that they stay as they are.
     """
     listed = dict.fromkeys(names)
@@ -188,7 +189,7 @@ class ProgramNames:
 
     @classmethod
     def of(cls, journaled: JSONObject, tools: Iterable[Tool]) -> Self:
-        """Read the names that `used_by` returned, for tools with the same keys."""
+        """Read the names returned by `used_by`, for tools with the same keys."""
         names = cls(())
         servers = journaled.get("servers")
         if isinstance(servers, dict):
@@ -205,12 +206,14 @@ class ProgramNames:
 
     def used_by(self, program: str) -> JSONObject:
         """Return the names that a program might use, in the form that `of` reads: the names in its
-        imports and the names after a dot, even inside strings. A variable that has the name of a
-        tool does not count.
+        imports and those after a dot, even inside strings. Variables with the name of a tool do not
+        count.
 
         The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool, defaults?]}},
-        "servers": {NAME: MODULE}}`, with the names that tools have in their modules. `defaults` are
-        the defaults of a changed tool.
+        "servers": {NAME:
+        MODULE}}`, with the names that tools have on their servers. `defaults` are the defaults of a
+        changed
+        tool.
         """
         program = unicodedata.normalize("NFKC", program)
         imported: set[str] = set()
@@ -253,8 +256,8 @@ class ProgramNames:
 
     @cached_property
     def renamed(self) -> list[tuple[str, str]]:
-        """Return the (real name, name in programs) of each module, tool and parameter whose name
-        changed.
+        """Return the real name and the name in programs of each module, tool and parameter whose
+        name changed.
         """
         modules: dict[tuple[str, str], None] = {}
         tools: list[tuple[str, str]] = []
@@ -275,7 +278,7 @@ class ProgramNames:
         return [*modules, *tools, *parameters]
 
     def place(self, tool: Tool) -> tuple[str, str] | None:
-        """Return the (module, function) of a tool, or None if programs cannot call it."""
+        """Return the module and function of a tool, or None if programs cannot call it."""
         return self._places.get(tool.key)
 
     def find(self, module: str, function: str) -> Tool | None:
@@ -295,8 +298,8 @@ class ProgramNames:
         return real_names
 
     def signature(self, tool: Tool, observed: JSONObject | None = None) -> str:
-        """Return the signature of a tool on one line: `git.git_log(repo_path: str, max_count: int =
-        10) -> Any`.
+        """Return the signature of a tool on one line, such as `git.git_log(repo_path: str,
+        max_count: int = 10) -> Any`.
 
         Args:
             tool: a tool that programs can call.
@@ -306,7 +309,7 @@ class ProgramNames:
         return function_signature(name, tool, self.parameters(tool), observed)
 
     def stub(self, module: str) -> str:
-        """Return the text of a module's `.pyi` file. The text is created only once for the same
+        """Return the text of a module's `.pyi` file, which is created only once for the same
         tools.
         """
         functions = self.tools.get(module, {})
@@ -380,8 +383,8 @@ LISTED_CHARACTERS: Final = 4_000
 
 
 def program_schema(tools: Sequence[Tool]) -> JSONObject:
-    """Return the schema of a program in a Solution. The schema describes to a mind how to write a
-    program, and what the modules contain.
+    """Return the schema of a program in a Solution, which tells a mind how to write a program, and
+    what the modules contain.
 
     Only names are listed, because the schema of calls contains the parameters and the result of
     each tool.
@@ -411,7 +414,7 @@ def program_schema(tools: Sequence[Tool]) -> JSONObject:
 
 
 def ask_call(arguments: JSONObject) -> JSONObject:
-    """Return the call that `ask(text, data, schema=...)` makes: a task for a mind, which sees only
+    """Return the call that `ask(text, data, schema=...)` makes: a task for a mind that sees only
     the data. The arguments have the same form as in `ProgramNames.call`.
 
     Raises:
@@ -445,8 +448,8 @@ def ask_call(arguments: JSONObject) -> JSONObject:
 def _key_of(tool: Tool) -> ToolKey:
     """Return the key of a tool in journals.
 
-    A tool that passes on its calls has its own key, which differs from the key of the tool that
-    answers the calls.
+    A tool that passes on its calls has its own key, which differs from that of the tool that
+    answers them.
     """
     if tool.passes_to is not None:
         return tool.key
@@ -461,10 +464,11 @@ def _journaled(tool: Tool) -> list[JSON]:
 
 
 def _by_journaled_key(tools: Iterable[Tool]) -> dict[ToolKey, Tool]:
-    """Return the tools, keyed by the module and the name in entries of `_journaled`.
+    """Return the tools, keyed by the server and the name in entries of `_journaled`.
 
-    Changed tools are replaced by the real tools. If several tools share a key, the tool whose `key`
-    it is takes precedence.
+    Changed tools are replaced by the real tools. If several tools share a key, the one whose own
+    `key` it is
+    takes precedence.
     """
     real: dict[ToolKey, Tool] = {}
     by_key_of: dict[ToolKey, Tool] = {}
@@ -480,7 +484,7 @@ def _by_journaled_key(tools: Iterable[Tool]) -> dict[ToolKey, Tool]:
 
 
 def _read_tool(function: str, entry: JSON, tools: Mapping[ToolKey, Tool]) -> Tool:
-    """Return the tool of an entry that `_journaled` wrote.
+    """Return the tool in an entry written by `_journaled`.
 
     Raises:
         ProgramError: the entry is malformed, or names another tool.
@@ -502,8 +506,8 @@ def _read_tool(function: str, entry: JSON, tools: Mapping[ToolKey, Tool]) -> Too
 
 
 def _module_of(tool: Tool) -> str:
-    """Return the server of a tool. For a tool without a server, return `tools:` or `ideas:`; no
-    server can have these names.
+    """Return the server of a tool or, for a tool without a server, `tools:` or `ideas:`, which no
+    server can be called.
     """
     if tool.module is None:
         return f"{TOOLS}:"
@@ -513,11 +517,11 @@ def _module_of(tool: Tool) -> str:
 
 
 def _function_of(tool: Tool) -> str:
-    """Return the real name of a function: the name of the idea, or the name of the tool in its
-    module.
+    """Return the real name of a function: the name of the idea, or the name of the tool on its
+    server.
 
-    A tool that passes on its calls keeps its own name, regardless of the name of the tool that
-    answers the calls.
+    A tool that passes on its calls keeps its own name, whatever the name of the tool that answers
+    them.
     """
     if tool.is_changed:
         # Use the name without the prefix that avoids collisions.
@@ -532,7 +536,7 @@ def _function_of(tool: Tool) -> str:
 
 
 def _functions(tools: Iterable[Tool], reserved: Collection[str] = ()) -> dict[str, Tool]:
-    """Return tools, keyed by the names of their functions in programs."""
+    """Return the tools, keyed by the names of their functions in programs."""
     by_real_name = {_function_of(tool): tool for tool in tools}
     names = _mapped(by_real_name, reserved)
     return {name: by_real_name[real_name] for name, real_name in names.items()}

@@ -102,8 +102,8 @@ class ProgramRunner:
         group: the task group of the program's sessions.
         caller: the owner of the run. Callers take turns when they wait for a worker.
         count_call: counts the bytes of a call; see `KeptBytes.list_call`.
-        take: called with the steps of the program as soon as they are done. `events` turns them
-            into events.
+        take: called with the program's steps as soon as they are done. `events` turns them into
+            events.
 
     Attributes:
         waits: True while the program is waiting for a result.
@@ -143,12 +143,12 @@ class ProgramRunner:
 
     @property
     def computes(self) -> bool:
-        """True if the program might take a step before it receives a result."""
+        """Whether the program might take a step before it receives a result."""
         return self._session is not None and not self.waits
 
     def drive(self) -> None:
-        """Start the program of the run if it is not running. If the program is waiting for a
-        result, pass it the next result.
+        """Start the program of the run if it is not running. If it is waiting for a result, pass it
+        the next one.
 
         Raises:
             DivergedError: see `feed`.
@@ -214,8 +214,8 @@ class ProgramRunner:
         self._group.start_soon(self._run, session, None if is_checked else program.program, setting)
 
     async def _run(self, session: ProgramSession, unchecked: str | None, setting: Setting) -> None:
-        """Run a program if it is well formed. If the program has not been checked yet, `unchecked`
-        is its text.
+        """Run a program if it is well formed. `unchecked` is its text if it has not been checked
+        yet.
         """
         asked_by.set(self._caller)
         problem: str | None = None
@@ -235,10 +235,10 @@ class ProgramRunner:
     # -- steps of the program ----------------------------------------------------------------------
 
     def events(self, steps: Sequence[Step]) -> list[Event]:
-        """Return the events for the steps that the program has done.
+        """Return the events for the steps that the program has taken.
 
         Raises:
-            DivergedError: a call differs from the call in the journal.
+            DivergedError: a call differs from the one in the journal.
         """
         machine = self._machine
         events: list[Event] = []
@@ -294,10 +294,8 @@ class ProgramRunner:
         return events
 
     def _unreached(self, site: CallSite) -> int | None:
-        """Return the line of a call that no recorded run has made.
-
-        Return None if a recorded run has made it, or if the program was not compared with
-        recordings.
+        """Return the line of a call that no recorded run made, or None if a recorded run made it,
+        or if the program was not compared with recordings.
         """
         reached = None if self._program is None else self._program.reached
         if reached is None or site.to_json() in reached:
@@ -306,7 +304,7 @@ class ProgramRunner:
 
     def _crashed(self, message: str) -> list[Event]:
         """Start the program again after its worker died. If workers keep dying at the same place,
-        give up the program.
+        give up on the program.
         """
         self._crashes = self._crashes + 1 if self._crashed_at == self._made else 1
         self._crashed_at = self._made
@@ -365,7 +363,7 @@ class ProgramRunner:
 
 
 class DivergedError(ProgramError):
-    """The program made a call that differs from the call in the journal."""
+    """Raised when a program's calls differ from those in the journal."""
 
     def __init__(self, number: int, call: JSON, journaled: JSON) -> None:
         now = "ends" if call is None else f"calls {show(call, 500)}"
@@ -383,8 +381,8 @@ def result_for_program(progress: Progress, value: JSON, error: JSONObject | None
     """Return the result of a call as a program receives it: its value, or its error as an
     exception.
 
-    The exception's text names the tool as the module does, so the text is the same for the same
-    call in any run.
+    The exception names the tool as the module does, so its text is the same for the same call in
+    any run.
     """
     if error is None:
         return Result(value)

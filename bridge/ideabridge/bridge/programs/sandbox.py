@@ -106,10 +106,10 @@ ASK: Final = "ask"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CallSite:
-    """The place of a call in the text of a program: the line, from 1, and the number of bytes
-    before the call in that line.
+    """Where a call is in the text of a program: the line, from 1, and the number of bytes before
+    the call in that line.
 
-    Line 0 means that the interpreter does not report the place.
+    Line 0 means that the interpreter does not report it.
     """
 
     line: int
@@ -127,7 +127,7 @@ class Called:
     Attributes:
         number: the number of the call in its session.
         call: the call, with escaped strings, and with references in place of handles.
-        site: the place of the call in the text.
+        site: where the call is in the text.
     """
 
     number: int
@@ -161,12 +161,14 @@ FailureKind: TypeAlias = Literal["malformed", "exception", "limit", "crashed", "
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The program has ended without a value.
+    """The end of a program that returned no value.
 
     Attributes:
-        kind: `malformed`: the program was refused before any of it ran. `exception`: an exception
-            was not caught. `limit`: it reached a limit of time, memory or calls. `crashed`: its
-            worker died. `missing`: the interpreter is missing.
+        kind: `malformed` if the program was refused before any of it ran, `exception` if an
+            exception
+            was not caught, `limit` if the program reached a limit of time, memory or calls,
+            `crashed` if
+            its worker died, `missing` if the interpreter is missing.
         message: the reason, including the line.
     """
 
@@ -191,8 +193,9 @@ class ImportedModule:
     """A module that programs can import.
 
     Attributes:
-        functions: the names of its functions.
-        stub: returns the text of its `.pyi` file. It is called when a program imports the module.
+        functions: the names of the module's functions.
+        stub: returns the text of the module's `.pyi` file. Called when a program imports the
+            module.
         reads: whether the module also has the function that reads large results; see `handles.py`.
     """
 
@@ -206,13 +209,14 @@ class Setting:
     """The modules, names and values that are available to a program when it begins.
 
     Attributes:
-        modules: the modules, keyed by the names they can be imported under.
+        modules: the modules, keyed by the names under which they can be imported.
         servers: the names of these modules, keyed by the names after `from servers import`. For
             example, a server called `time` is imported this way, because the interpreter has its
             own `time`.
         values: the values of global names, such as `input`.
-        call: returns the call for (module, function, arguments). The module is "" for `ask` and for
-            a call that sleeps. If there is no such call, it raises `ProgramError`.
+        call: returns the call for the given module, function and arguments. The module is "" for
+            `ask`
+            and for calls that sleep. Raises `ProgramError` if there is no such call.
         now: the time of the frozen clock, in seconds since 1970.
         seed: the seed of the module `random`.
     """
@@ -227,11 +231,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class AbsentServers:
-    """The reasons why a module that a program imports might be missing.
+    """Why a module that a program imports might be missing.
 
     Attributes:
-        servers: sentences about why configured servers are not up, keyed by the names that programs
-            import them under.
+        servers: sentences about why configured servers are not up, keyed by the names under which
+            programs import them.
         why: other reasons, as sentences, each preceded by a space.
     """
 
@@ -272,8 +276,8 @@ def interpreter() -> str:
 class Sandbox:
     """The worker processes that run programs. The first worker starts with the first program.
 
-    `absent` returns the reasons why modules might be missing for a caller. Errors about imports use
-    these reasons.
+    `absent` returns why modules might be missing for a caller, which is used in errors about
+    imports.
     """
 
     def __init__(
@@ -295,10 +299,11 @@ class Sandbox:
     async def enter(self, session: ProgramSession) -> None:
         """Wait until a session can take a worker, or is closed.
 
-        A program can wait for a call that another program answers. If every worker is taken, a
-        waiting session therefore gives up its worker, and runs again later. A session gives up its
-        worker only after it has waited for as long as it would take to run again, so this at most
-        doubles the work.
+        A program can wait for a call that another program answers. Therefore, if every worker is
+        taken, a
+        waiting session gives up its worker and runs again later. It does so only after it has
+        waited for as
+        long as running again would take, so this at most doubles the work.
         """
         async with self._next.place():
             while not session.is_closed and len(self._held) >= SESSIONS:
@@ -356,9 +361,9 @@ class Sandbox:
 
     async def check(self, program: str, setting: Setting, caller: str = "") -> str | None:
         """Return why a caller's program is malformed, for example because of its syntax, unknown
-        names or wrong arguments. Return None if it is well formed.
+        names or wrong arguments, or None if it is well formed.
 
-        The program runs up to its first call, but this call is not made.
+        The program runs up to its first call, which is not made.
         """
         # Use a thread, because creating the types of 500 tools takes 30 ms.
         absent = self._absent(caller)
@@ -482,8 +487,8 @@ def _handle_class() -> Any:
 
 def _function(module: str, name: str) -> Callable[..., Any]:
     async def function(**_: Any) -> Any:
-        """Do nothing. The interpreter needs only the name of this function: the session makes the
-        call.
+        """Do nothing. The interpreter needs only the name of this function, and the session makes
+        the call.
         """
 
     function.__name__ = name
@@ -495,8 +500,8 @@ def _start(
     session: MontySession, program: str, setting: Setting, on_print: Callable[[str], None]
 ) -> SyncSnapshot:
     async def ask(*_: Any, **__: Any) -> Any:
-        """Do nothing. The interpreter needs only the name of this function: the session asks the
-        mind.
+        """Do nothing. The interpreter needs only the name of this function, and the session asks
+        the mind.
         """
 
     def printed(_: str, text: str) -> None:
@@ -512,7 +517,7 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
     """Return a program in which each `from servers import NAME` imports the module of that server;
     see `Setting`.
 
-    Line numbers stay the same. An import with any other name is left unchanged, and fails.
+    Line numbers stay the same. Imports of other names are left unchanged, and fail.
     """
     if "servers" not in program:
         return program
@@ -548,7 +553,7 @@ def prepared(program: str, servers: Mapping[str, str]) -> str:
 
 def _imported(names: str, servers: Mapping[str, str]) -> str | None:
     """Return the statement that imports the modules of some servers, given names such as `time, git
-    as g`. Return None if one of the names is not a server.
+    as g`, or None if one of the names is not a server.
     """
     pairs = [pair.split() for pair in names.split(",")]
     if any(name not in servers for name, *_ in pairs):
@@ -610,14 +615,14 @@ def _certain(
     calls: Sequence[Unawaited],
 ) -> str:
     """Return the findings about code that always fails when it runs, each with its position, or ""
-    if the checker found no such code.
+    if there are none.
 
     Args:
         findings: the output of the checker, one line per finding.
-        program: the text.
+        program: the text of the program.
         functions: the names of the tools.
         setting: contains the modules of the tools.
-        absent: the reasons why other modules are missing.
+        absent: why other modules are missing.
         calls: the calls that are not awaited.
     """
     lines = program.splitlines()
@@ -667,7 +672,7 @@ def _is_certain(
     Args:
         rule: the rule of the checker.
         message: the message of the finding.
-        text: the program from the place of the finding to the end of its line.
+        text: the program, from where the finding starts to the end of the line.
         functions: the names of the tools.
         stored: see `_stored_keys`.
     """
@@ -687,8 +692,8 @@ def _is_certain(
 
 
 def _unawaited(program: str, setting: Setting) -> list[Unawaited]:
-    """Return the calls in a program that are not awaited. The list is empty if this Python cannot
-    parse the program.
+    """Return the calls in a program that are not awaited, or [] if this Python cannot parse the
+    program.
     """
     tree = parsed(prepared(program, setting.servers))
     if tree is None:
@@ -701,16 +706,14 @@ def _unawaited(program: str, setting: Setting) -> list[Unawaited]:
 
 
 def _failed_import(message: str, line: str, setting: Setting, absent: AbsentServers) -> str:
-    """Return a message about why an import fails.
-
-    The server is not up, or the name is unknown. For an unknown name, the message lists other
-    names.
+    """Return a message that says why an import fails: the server is not up, or the name is unknown.
+    In the second case, the message lists other names.
 
     Args:
         message: the finding.
         line: the line of the import.
         setting: contains the modules that can be imported.
-        absent: the reasons why other modules are missing.
+        absent: why other modules are missing.
     """
     is_from_servers = "`servers`" in message
     if is_from_servers:
@@ -740,8 +743,8 @@ def _about_member(name: str, member: str, setting: Setting) -> str:
     """Return a hint to append to the finding that a module lacks a member.
 
     The hint says either that the server is a different module, because Python has a module with the
-    same name, or that the run has other tools of the module. It is empty if the module has no
-    tools.
+    same
+    name, or that the run has other tools of the module. It is "" if the module has no tools.
     """
     of_server = setting.servers.get(name, name)
     if of_server != name and of_server in setting.modules:
@@ -784,7 +787,7 @@ _FOUND: Final = frozenset({"str", "int", "bool", "bytes", "list", "dict", "None"
 def _stored_keys(program: str) -> set[str] | None:
     """Return the keys that a program sets, or None if this Python cannot parse the program.
 
-    The keys matter because a program can add members to an object in a result, and read them
+    They matter because a program can add members to an object in a result, and read them
     afterwards.
     """
     tree = parsed(program)
@@ -830,7 +833,7 @@ _LIMIT: Final = re.compile(
 
 
 def _explained(error: Any) -> str:
-    """Return the text of an interpreter error, with the line of the program."""
+    """Return the text of an interpreter error, including the line of the program."""
     library = monty()
     frames = [
         frame for frame in error.traceback() if frame.filename in ("program.py", "<python-input-0>")
@@ -856,15 +859,17 @@ class ProgramSession:
         setting: the modules, names and values available to the program.
         on_steps: called in the event loop with the next steps.
         refer: returns the reference that replaces a handle in calls and outputs.
-        calls: maximum number of calls that the program can make.
-        on_park: called when another session needs the worker of this session while this session is
-            waiting. The function closes this session. If None, the session keeps its worker.
+        calls: the maximum number of calls that the program may make.
+        on_park: called when another session needs this session's worker while this session is
+            waiting.
+            It closes this session. If None, the session keeps its worker.
 
     Attributes:
         computes: whether the program might take a step before `answer` is called.
         on_park: see the argument.
-        ripens: the time, by `time.monotonic`, from which a waiting session can give up its worker.
-            None while it is not waiting.
+        ripens: when a waiting session may give up its worker, by `time.monotonic`, or None while it
+            is
+            not waiting.
     """
 
     def __init__(
@@ -932,8 +937,8 @@ class ProgramSession:
         return self._closed
 
     def close(self) -> None:
-        """End the session, even while it is computing. Steps that the session has not passed on yet
-        are dropped.
+        """End the session, even while it is computing. Steps that have not been passed on yet are
+        dropped.
         """
         computes = self.computes
         self.computes = False
@@ -1104,7 +1109,7 @@ class ProgramSession:
         return snapshot.resume({"future": ...})
 
     def _site(self, snapshot: Any) -> CallSite:
-        """Return where in the program's text the call of a snapshot is.
+        """Return where the call of a snapshot is in the program's text.
 
         The interpreter counts the bytes of the text that it received.
         """
@@ -1136,7 +1141,7 @@ class ProgramSession:
 
     def _read(self, snapshot: Any, named: dict[str, Any]) -> Any:
         """Read part of a result. This does not count as a call, because the run already has the
-        result and the part is always the same.
+        result, and the part is always the same.
         """
         self._reads += 1
         if self._reads > READS:

@@ -54,8 +54,8 @@ RUN_PROGRAM: Final = Tool(
 
 
 def names_program(call: WrittenCall, catalogue: Catalogue) -> bool:
-    """Return whether a call refers to `run_program`. If there is another tool of the same name, a
-    call without `_module` refers to that tool.
+    """Return whether a call refers to `run_program`. If there is another tool with that name, a
+    call without `_module` refers to the other tool.
     """
     if call.tool != RUN_PROGRAM.name:
         return False
@@ -68,7 +68,8 @@ def programs_in(calls: Iterable[WrittenCall], catalogue: Catalogue) -> dict[str,
     """Return the programs among the calls in a plan, each with the place of the first call that
     runs it.
 
-    A program that is not a string or is too long is left out, because the check of the plan's calls
+    A program that is not a string, or is too long, is left out, because the check of the plan's
+    calls
     refuses it.
 
     Raises:
@@ -110,12 +111,12 @@ async def expect_sound(
     """Check a program before it runs.
 
     Args:
-        sandbox: checks it.
+        sandbox: checks the program.
         program: the text of the program.
-        names: the names of the tools that it can call.
-        arguments: its input.
-        place: the place of its call in the plan, for error messages.
-        caller: who runs it.
+        names: the names of the tools that the program can call.
+        arguments: the input of the program.
+        place: the place of the program's call in the plan, for error messages.
+        caller: who runs the program.
 
     Raises:
         PlanError: the program is malformed.
@@ -129,10 +130,10 @@ async def expect_sound(
 
 
 def with_effects(tools: Iterable[Tool]) -> Tool:
-    """Return `run_program` for a plan whose programs can call these tools.
+    """Return `run_program` for a plan whose programs can call the given tools.
 
-    The returned tool counts as read-only if all of these tools are read-only, and it reaches every
-    module that they reach.
+    It counts as read-only if all of these tools are read-only, and reaches every server that they
+    reach.
     """
     called = list(tools)
     reads = all(tool.annotations.read_only is True for tool in called)
@@ -143,7 +144,7 @@ def with_effects(tools: Iterable[Tool]) -> Tool:
 
 
 def _program_of(call: WrittenCall, catalogue: Catalogue) -> str | None:
-    """Return the text of the program that a call runs, or None if the call runs no program."""
+    """Return the text of the program that a call runs, or None if it runs none."""
     if call.tool != RUN_PROGRAM.name:
         return None
 

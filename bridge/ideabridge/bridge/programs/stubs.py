@@ -87,8 +87,9 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
     """Return the text of a module's `.pyi` file.
 
     Args:
-        functions: for each function, (name, tool, its real parameter names keyed by their names in
-            programs).
+        functions: for each function, its name, its tool, and the real names of its parameters,
+            keyed by
+            their names in programs.
     """
     listed = list(functions)
     function_names = {name for name, _, _ in listed}
@@ -115,13 +116,13 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
 def function_signature(
     name: str, tool: Tool, parameters: Mapping[str, str], observed: JSONObject | None = None
 ) -> str:
-    """Return the signature of a tool on one line: `git.git_log(repo_path: str, max_count: int = 10)
-    -> list[str]`.
+    """Return the signature of a tool on one line, such as `git.git_log(repo_path: str, max_count:
+    int = 10) -> list[str]`.
 
     Args:
         name: the name of the function, with its module.
         tool: the tool.
-        parameters: the real names of its parameters, keyed by their names in programs.
+        parameters: the real names of the tool's parameters, keyed by their names in programs.
         observed: the shape of earlier results, if the tool declares no output schema. The line then
             ends with `OBSERVED`.
     """
@@ -149,8 +150,8 @@ def function_signature(
 
 
 def first_line_of(text: str) -> str:
-    """Return the first line of a description that contains text, without unprintable characters.
-    The result can be empty.
+    """Return the first line of a description that contains text, without unprintable characters, or
+    "" if there is none.
     """
     line = next(
         (text_line.strip() for text_line in text[:10_000].splitlines() if text_line.strip()), ""
@@ -175,7 +176,7 @@ def _imports(renamed: Mapping[str, str]) -> list[str]:
 
 
 def _free(name: str, reserved: Collection[str]) -> str:
-    """Return the name, followed by as many `_` as it needs to differ from reserved names."""
+    """Return the name, followed by as many `_` as it needs to differ from the reserved names."""
     while name in reserved:
         name += "_"
     return name
@@ -189,7 +190,7 @@ def _result(tool: Tool, types: _Types, name: str) -> str:
 
 
 def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> list[str]:
-    """Return the parameters of a tool, with the required parameters first."""
+    """Return the parameters of a tool, required ones first."""
     schema = tool.parameters
     described = described_parameters(schema)
     required = described.required
@@ -214,8 +215,8 @@ def _parameters(tool: Tool, parameters: Mapping[str, str], types: _Types) -> lis
 
 @dataclass(slots=True)
 class DescribedParameters:
-    """The parameters described at the top of a schema, either directly or in schemas that are
-    combined there.
+    """The parameters described at the top of a schema, either directly or in schemas combined
+    there.
 
     Attributes:
         properties: the schemas of each parameter. There is only one, unless alternatives describe
@@ -303,9 +304,7 @@ class _Combined:
 
 @dataclass(frozen=True, slots=True)
 class _Alternatives:
-    """Schemas that do not all have to apply, and the parameters that every call must have in any
-    case.
-    """
+    """Schemas that need not all apply, and the parameters that every call must have in any case."""
 
     parts: list[DescribedParameters]
     required: frozenset[str]
@@ -360,7 +359,7 @@ _OPENING: Final = (
 
 
 def _is_open(schema: JSONObject) -> bool:
-    """Return whether a call can have parameters that are not in `properties`."""
+    """Return whether a call may have parameters that are not in `properties`."""
     if any(key in schema for key in _OPENING):
         return True
     if not isinstance(schema.get("properties"), dict):
@@ -372,7 +371,7 @@ class _Types:
     """Derives types from schemas, and collects the classes that objects need.
 
     Args:
-        form: the purpose of the types.
+        form: what the types are for.
         renamed: the names of Python types that are imported under a different name.
         taken: names that a class must not have.
     """
@@ -409,14 +408,14 @@ class _Types:
         *,
         inner: bool = False,
     ) -> str:
-        """Return the type of a schema, or `Any` if Python's types cannot express the schema or the
-        schema has no constraints.
+        """Return the type of a schema, or `Any` if the schema has no constraints, or Python's types
+        cannot express it.
 
         Args:
             schema: the schema.
-            root: the schema that its references are looked up in.
+            root: the schema in which references are looked up.
             name: the name to use if the type becomes a class.
-            depth: the number of further levels that the type can have.
+            depth: how many more levels the type may have.
             inner: whether this is the type of a part of a value.
         """
         self._left -= 1
@@ -564,10 +563,11 @@ class _Types:
         return class_name
 
     def _literal(self, values: list[JSON], *, inner: bool) -> str:
-        """Return the type of some values.
+        """Return the type of the given values.
 
         Within a parameter, the type contains no literals: for the checker, a variable with a list
-        of strings is a `list[str]`, no matter which strings the list contains.
+        of strings is a
+        `list[str]`, whatever strings the list contains.
         """
         written = [_written(value) for value in values[: _LITERALS + 1]]
         literals = [literal for literal in written if literal is not None]
@@ -600,9 +600,7 @@ def _only(schema: JSONObject, *keywords: str) -> bool:
 
 
 def _parts(union: str) -> list[str]:
-    """Return the members of a union of plain names. Any other type is returned as a single
-    member.
-    """
+    """Return the members of a union of plain names, or any other type as its only member."""
     parts = union.split(" | ")
     return parts if all(part.isidentifier() for part in parts) else [union]
 
@@ -612,8 +610,8 @@ def _brief(key: str) -> str:
 
 
 def _written(value: JSON) -> str | None:
-    """Return a value as a Python literal. Return None if the literal is too long, or if the value
-    is not a scalar. Integers must fit in 64 bits, as in the type checker.
+    """Return a value as a Python literal, or None if the literal is too long, or the value is not a
+    scalar. Integers must fit in 64 bits, as in the type checker.
     """
     match value:
         case str() if len(value) <= _LITERAL:

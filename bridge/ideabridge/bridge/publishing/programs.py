@@ -845,14 +845,14 @@ def recorded_defaults(
     inputs: Sequence[JSON],
     recordings: Sequence[RecordedResults],
 ) -> list[RecordedLiteral]:
-    """Return the default values in the schema of `input` that occur in only one recorded run, at
-    most 20.
+    """Return up to 20 default values in the schema of `input` that occur in only one recorded run.
 
     Such a default is a string that occurs in the run, even within a longer string that the run
-    sent, or a number that a result contained before the run sent it. One run cannot show whether
-    such a default is right for a caller who passes no value. A value that occurs in two runs is
-    left out. Other numbers do not count either, because they are sizes and limits. Plans treat such
-    numbers in the same way.
+    sent, or a
+    number that a result contained before the run sent it. One run cannot show whether such a
+    default is
+    right for a caller who passes no value. Values that occur in two runs are left out, as are other
+    numbers, which are sizes and limits. Plans treat such numbers in the same way.
 
     Args:
         program: the text of the program.
@@ -919,7 +919,7 @@ def seen_before_sent(value: JSON, recording: RecordedResults) -> bool:
 
 
 def _first_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, int]:
-    """Return when each value was first sent: the lowest `ended` of the calls that received it,
+    """Return when each value was first sent, as the lowest `ended` of the calls that received it,
     keyed by the digest of the value.
     """
     sent: dict[str, int] = {}
@@ -935,8 +935,8 @@ def _first_sent(recording: RecordedResults, digests: Collection[str]) -> dict[st
 
 
 def _seen_before_sent(recording: RecordedResults, digests: Collection[str]) -> dict[str, str]:
-    """Return the places of values in results that arrived before the value was sent to any call,
-    keyed by digest of the value.
+    """Return where values occur in results that arrived before the value was sent to any call,
+    keyed by the digest of the value.
     """
     sent = _first_sent(recording, digests)
     places: dict[str, str] = {}
@@ -957,8 +957,8 @@ def _seen_before_sent(recording: RecordedResults, digests: Collection[str]) -> d
 def _places_of_texts(
     arguments: JSON, recording: RecordedResults, texts: Collection[str]
 ) -> dict[str, str]:
-    """Return the places of strings in a run, keyed by digest: in its calls or its input, even
-    within a longer string, or as a whole value in a result.
+    """Return where strings occur in a run, keyed by digest: in its calls or its input, even within
+    a longer string, or as a whole value in a result.
 
     A word within a string of a result does not count, because it can occur by chance.
     """
@@ -992,8 +992,8 @@ def _path_text(path: Sequence[str]) -> str:
 
 
 def _literals(tree: ast.Module) -> list[_Literal]:
-    """Return the strings and numbers in a program, ordered by line. Leave out those that could
-    equal a recorded value by chance.
+    """Return the strings and numbers in a program, ordered by line, without those that could equal
+    a recorded value by chance.
     """
     keys: set[ast.AST] = set()
     defaults: dict[ast.AST, str] = {}
@@ -1023,8 +1023,8 @@ def _literals(tree: ast.Module) -> list[_Literal]:
 
 
 def _defaults_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield (property of `input`, its default) if an expression reads a property with a default:
-    `input.get("a", 1)`, `input.get("a") or 1`, `input["a"] if "a" in input else 1`.
+    """Yield the property and its default if an expression reads a property of `input` with a
+    default: `input.get("a", 1)`, `input.get("a") or 1`, `input["a"] if "a" in input else 1`.
     """
     match node:
         case ast.Call(args=[_, default]):
@@ -1046,7 +1046,7 @@ def _defaults_in(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _read_member(node: ast.AST) -> str | None:
-    """Return the property that `input["a"]` or `input.get("a")` reads, or None for any other
+    """Return the property read by `input["a"]` or `input.get("a")`, or None for any other
     expression.
     """
     match node:
@@ -1063,7 +1063,7 @@ def _read_member(node: ast.AST) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """A string or a number in a program. If it is a default, `parameter` is the property of
+    """A string or number in a program. If it is a default, `parameter` is the property of
     `input`.
     """
 
@@ -1073,8 +1073,8 @@ class _Literal:
 
 
 def _is_telling(value: JSON) -> bool:
-    """Return whether a value is unlikely to equal another one by chance. This is False for
-    booleans, short strings and small numbers.
+    """Return whether a value is unlikely to equal another one by chance, unlike booleans, short
+    strings and small numbers.
     """
     if isinstance(value, bool):
         return False
@@ -1104,7 +1104,7 @@ class ToolCallSite:
 
     @property
     def text(self) -> str:
-        """A line which says that no recorded run has made the call, and whether the call asks for
+        """A line that says that no recorded run made the call, and whether the call asks for
         approval.
         """
         then = "; it asks before it runs" if self.changes else ""
@@ -1116,8 +1116,9 @@ def unreached_sites(
 ) -> list[ToolCallSite]:
     """Return the tool calls in a program's text that the program made with none of the recordings.
 
-    At run time, a call from a place that is not in `reached` asks for approval first. Only the
-    place of the call matters.
+    At run time, calls from a place that is not in `reached` first ask for approval. Only the place
+    of the
+    call matters.
     """
     tree = parsed(prepared(program, names.servers))
     if tree is None:

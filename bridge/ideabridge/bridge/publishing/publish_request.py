@@ -23,14 +23,14 @@ class PublishRequest:
     """The request to publish a run as a tool.
 
     Python, the command line, the page and `publish_idea` each create a request from their
-    arguments. `Bridge.publish` explains the members.
+    arguments. For
+    the members, see `Bridge.publish`.
 
     Attributes:
         ref: the run, or an idea that the run ended with.
         name: the name of the tool.
-        description: what the tool does, or None to take the description from its run or its
-            program.
-        answer: how a call is answered.
+        description: what the tool does, or None to use the description of the run or program.
+        answer: how calls are answered.
         parameters: a person's decisions about parameters, in the form in which they are stored with
             the version.
         choices: a person's decisions about copied values, and the other runs of the same task.
@@ -81,8 +81,9 @@ class PublishRequest:
     def digest_with(self, written: JSONObject) -> str:
         """Return a digest of the request.
 
-        The digest is shared by all requests to publish the same program from the same runs, under
-        the same name, for the same audience.
+        All requests to publish the same program from the same runs, under the same name and for the
+        same
+        audience, have the same digest.
 
         Args:
             written: the program as JSON, or the name of whoever writes it.
@@ -93,7 +94,7 @@ class PublishRequest:
 
     @property
     def decides_on_a_run(self) -> bool:
-        """True if a decision in the request applies only to what a run did."""
+        """Whether a decision in the request applies only to what a run did."""
         decides = self.parameters or self.choices.take or self.choices.runs
         return bool(decides or self.strict or self.or_solve or self.program)
 
@@ -113,8 +114,8 @@ class PublishRequest:
         )
 
     def with_words_of_program(self) -> PublishRequest:
-        """Return a copy of the request in which the program author's descriptions fill in for
-        missing ones.
+        """Return a copy of the request in which the program author's descriptions replace missing
+        ones.
         """
         program = self.program
         if program is None:
@@ -129,8 +130,8 @@ class PublishRequest:
 def program_to_publish(
     program: str | ProgramAnswer | Literal[False] | None, inputs: Sequence[JSON] | None
 ) -> ProgramAnswer | None:
-    """Return the program that was passed to `Bridge.publish`, with the inputs of the runs, or None
-    if no program was passed.
+    """Return the program passed to `Bridge.publish`, with the inputs of the runs, or None if no
+    program was passed.
 
     Raises:
         PublicationError: `inputs` is passed without the source code of a program.

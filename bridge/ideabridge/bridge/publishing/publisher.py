@@ -186,11 +186,11 @@ def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Publishes and imports ideas, and checks what is published. `Bridge` documents its methods.
+    """Publishes and imports ideas, and checks what is published. For the methods, see `Bridge`.
 
     Attributes:
         bridge: runs plans and programs, and repeats writes that the store refuses.
-        store: holds the ideas and the publications.
+        store: contains the ideas and the publications.
         offer: the current tools.
         modules: the servers whose tools published plans call.
         configuration: the configuration of the bridge.
@@ -292,11 +292,11 @@ class Publisher:
         )
 
     def _store_import(self, imported: _Import) -> tuple[Publication | None, str, Publication]:
-        """Store an idea and its publication, in one transaction. Return the version that the name
+        """Store an idea and its publication in one transaction. Return the version that the name
         referred to before, the id of the idea, and the new version.
 
         Raises:
-            NameInUseError: the tool would change, and the caller has not agreed.
+            NameInUseError: the tool would change, and the caller has not agreed to that.
             _UnchangedError: the idea is already published under the name.
         """
         name = imported.name
@@ -327,7 +327,7 @@ class Publisher:
             return before, idea_id, after
 
     def _is_export_of(self, name: str, document: JSON) -> bool:
-        """Return whether a document equals what this store would export for a name."""
+        """Return whether a document equals what this store would export for the given name."""
         try:
             exports = [
                 self.store.export_idea(name, caller=SEES_ALL, results=results)
@@ -347,15 +347,16 @@ class Publisher:
         behaviour hints.
 
         Args:
-            plan: the plan with an input, or None if the idea has no plan. The effects of an idea
-                without a plan are unknown.
+            plan: the plan with an input, or None if the idea has no plan, so that its effects are
+                unknown.
             name: the name under which the idea is published.
             caller: the caller who publishes the idea.
             where: the part of the document that contains the plan, for errors.
 
         Raises:
             ModulesAwayError: a server that the plan calls is configured but not up.
-            PublicationError: the plan would call itself, or cannot run with the tools of this bridge.
+            PublicationError: the plan would call itself, or cannot run with the tools of this
+                bridge.
             PublicationNameError: see `check_free`.
         """
         if plan is None:
@@ -391,11 +392,13 @@ class Publisher:
         """Check that a name is free for a publication.
 
         The names of servers, of own tools, of built-in tools, and of tools from tool files and
-        servers are taken. A name that is already published stays valid: a server cannot take it by
-        listing a tool with that name.
+        servers are
+        taken. A name that is already published stays valid: a server cannot take it by listing a
+        tool with
+        that name.
 
         Raises:
-            PublicationNameError: the name is not valid, or is reserved.
+            PublicationNameError: the name is invalid or reserved.
             PublicationError: the name belongs to a tool or a server of this bridge.
         """
         check_name(name)
@@ -436,8 +439,8 @@ class Publisher:
             )
 
     def _expect_in_profile(self, name: str, caller: str) -> None:
-        """Raise `PublicationError` if the caller's profile does not allow ideas with this name, or
-        does not contain the idea that has this name.
+        """Raise `PublicationError` if the caller's profile does not allow ideas with the given
+        name, or does not contain the idea that has this name.
         """
         profile = self.offer.to(caller).profile
         if profile is None:
@@ -489,9 +492,11 @@ class Publisher:
         return dataclasses.replace(published, report=prepared.full_report())
 
     async def _prepare(self, request: PublishRequest, run: OutlinedRun, task: str) -> PreparedTool:
-        """Turn a run into a tool. The tool runs a program or a plan if possible. Otherwise, a mind
-        solves the idea again or, if that is impossible, the tool returns the recorded answer.
-        `request.answer` can select one of these.
+        """Turn a run into a tool.
+
+        If possible, the tool runs a program or a plan. Otherwise, a mind solves the idea again or,
+        if that is
+        impossible, the tool returns the recorded answer. `request.answer` can select one of these.
 
         Raises:
             PublicationError: the run cannot become what is requested.
@@ -527,7 +532,7 @@ class Publisher:
     async def _own_program(
         self, request: PublishRequest, run: OutlinedRun, program: str
     ) -> PreparedTool | str:
-        """Return a tool that runs the program of a run, or the reason why the run has no such tool.
+        """Return a tool that runs the program of a run, or why the run has no such tool.
 
         Raises:
             PublicationError: the run cannot be a program, and the request allows nothing else.
@@ -542,7 +547,7 @@ class Publisher:
             return str(error)
 
     async def _plan(self, request: PublishRequest, run: OutlinedRun) -> PreparedTool | str:
-        """Return a tool that runs the plan of a run, or the reason why the run has no such tool.
+        """Return a tool that runs the plan of a run, or why the run has no such tool.
 
         Raises:
             PublicationError: the run cannot be a plan and the request allows nothing else, or the
@@ -590,14 +595,15 @@ class Publisher:
         anything until the version is written.
 
         Args:
-            request: the request of the publisher.
+            request: the publisher's request.
             document: the plan as it is published.
             plan: the same plan as an object.
-            definition: looks up the tools of its run; see `Definition`.
+            definition: looks up the tools of the plan's run; see `Definition`.
 
         Returns:
-            (the tools that its calls refer to in this bridge, the reason why the plan cannot be
-                published with these tools, or None).
+            The tools in this bridge that the plan's calls refer to, and the reason why the plan
+            cannot be
+            published with these tools, or None if it can.
         """
         pinned = read_as(PublishedPlan, document)
         calls = pinned.calls
@@ -615,10 +621,10 @@ class Publisher:
     async def _with_guide(
         self, request: PublishRequest, run: OutlinedRun, task: str, planned: PreparedTool
     ) -> PreparedTool:
-        """Return a plan with a guide, so that a mind continues if the plan produces no output.
+        """Add a guide to a plan, so that a mind continues if the plan produces no output.
 
         Raises:
-            PublicationError: no mind can solve it again.
+            PublicationError: no mind can solve the idea again.
         """
         outline = run.outline
         guide = await self.drafting.guide(outline.run, request.caller, task, request.name)
@@ -665,8 +671,8 @@ class Publisher:
         """Return the callers with whom a version is shared.
 
         An assistant that wrote the words of a version has read what others wrote, so a person must
-        approve that others see the version. Without this approval, a new name is for the publisher
-        alone.
+        approve
+        that others see the version. Without this approval, a new name is for the publisher alone.
 
         Raises:
             NeedsPersonError: others would see the version, and no person has approved that.
@@ -788,16 +794,16 @@ class Publisher:
     async def distill(
         self, request: PublishRequest, mind: MindName | Choice = AUTO
     ) -> tuple[Publication, list[RefusedProgram]]:
-        """Let a mind write a program that reproduces runs, and publish it. The mind has three
-        attempts.
+        """Let a mind write a program that reproduces runs, in up to three attempts, and publish it.
 
         Args:
-            request: the request of the publisher. The first run supplies the parameters. Decisions
-                about a plan are ignored.
+            request: the publisher's request. The first run supplies the parameters. Decisions about
+                a plan
+                are ignored.
             mind: the mind that writes the program; see `choose`.
 
         Returns:
-            (the publication, the programs that were refused before it, each with the reason).
+            The publication, and the programs that were refused before it, each with the reason.
 
         Raises:
             PublicationError: no program reproduces the runs, or there is no mind.
@@ -818,7 +824,7 @@ class Publisher:
         )
 
     async def note_refused(self, run: str, reason: str) -> None:
-        """Record that the program that a mind wrote in a run was refused even though the run itself
+        """Record that a program that a mind wrote in a run was refused even though the run itself
         ended well.
         """
         await self.bridge.write(
@@ -834,7 +840,7 @@ class Publisher:
         words: ToolWords = NO_WORDS,
         room: int = MOST_TOKENS,
     ) -> ProgramRequest:
-        """Describe runs to an author who writes a program for `Bridge.publish`.
+        """Describe runs to the author of a program for `Bridge.publish`.
 
         Args:
             refs: runs of the same task, each as in `Bridge.publish`.
@@ -855,7 +861,7 @@ class Publisher:
     async def expect_listed(
         self, calls: Iterable[JSON], defined: frozenset[str], caller: str
     ) -> None:
-        """Wait until the servers that calls need have listed their tools; see `needed_modules`.
+        """Wait until the servers that the calls need have listed their tools; see `needed_modules`.
 
         Raises:
             ModulesAwayError: a server has not listed its tools.
@@ -967,8 +973,9 @@ class Publisher:
         """Return the notes that are missing from a plan published by an earlier version of
         ideabridge; see `silent_defaults`.
 
-        Only the plan's run shows these notes, so a migration could not add them to plans whose run
-        is gone.
+        Only the plan's run can provide these notes, so a migration could not add them to plans
+        whose run is
+        gone.
         """
         plan = publication.plan_parts
         origin = publication.origin
@@ -1075,8 +1082,8 @@ def _defined_by(plan: Plan) -> frozenset[str]:
 
 
 def _plan_of(publication: Publication, arguments: JSONObject) -> Plan:
-    """Return the plan of a publication, applied to an input. If it has no plan, return the calls in
-    its guide.
+    """Return the plan of a publication with the given input or, if it has no plan, the calls in its
+    guide.
     """
     if publication.plan is not None:
         return plan_of(publication, arguments)
@@ -1090,7 +1097,7 @@ class _Import:
 
     Attributes:
         document: the document, which has been checked.
-        checks: the checks of the document that the store still has to make.
+        checks: the checks of the document that the store has yet to make.
         name: the name.
         caller: the caller who imports the document.
         annotations: the behaviour hints of the tool.
@@ -1113,7 +1120,7 @@ class _UnchangedError(Exception):
 
 
 def _check_answer(request: PublishRequest, outline: Outline) -> None:
-    """Check that a run can be published with the kind of answer that the request asks for.
+    """Check that a run can be published with the requested kind of answer.
 
     Raises:
         NoFinishedRunError: the run did not end well, so its program can only be published as it was
@@ -1141,7 +1148,7 @@ def _check_answer(request: PublishRequest, outline: Outline) -> None:
 
 
 def _task_of(request: PublishRequest, outline: Outline) -> str:
-    """Return a description of the tool in complete sentences, from its publisher or its run."""
+    """Return a description of the tool in complete sentences, from the publisher or the run."""
     text = request.description or outline.description or f"Runs {request.name}"
     text = text.rstrip()
     return text if text.endswith((".", "!", "?")) else f"{text}."
@@ -1151,7 +1158,8 @@ def _expect_offered(calls: Iterable[WrittenCall], offered: Catalogue, where: str
     """Raise `PublicationError` if a plan calls a tool that is not offered.
 
     A session in a profile does not publish such a plan, because a tool that is added later might
-    not be in the profile.
+    not be in
+    the profile.
     """
     for place, call in enumerate(calls):
         if not call.has_result and offered.look_up(call) is None:

@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 class PublishingBridge(Protocol):
-    """The members of `Bridge` that publishing uses. `Bridge` itself imports publishing, so
-    publishing cannot import `Bridge`.
+    """The members of `Bridge` that publishing uses. Publishing cannot import `Bridge`, which itself
+    imports publishing.
     """
 
     @property

@@ -39,8 +39,9 @@ _RECORD: Final = "program_rounds."
 def _setting_of(request: PublishRequest) -> str:
     """Return the key under which the store records the rounds of a run.
 
-    The key does not depend on the tool's name or on the additional runs, so someone who changes
-    these does not get further rounds.
+    It does not depend on the tool's name or on the additional runs, so nobody gets more rounds by
+    changing
+    them.
     """
     digest = sha256(f"{request.caller}\0{request.ref}".encode()).hexdigest()
     return _RECORD + digest[:32]
@@ -85,7 +86,7 @@ class Rounds:
     async def hand_in(
         self, request: PublishRequest, answer: ProgramAnswer, run: Run | None = None
     ) -> Publication:
-        """Publish a mind's program, if the recordings accept it.
+        """Publish a mind's program if the recordings accept it.
 
         Args:
             request: the request to publish the program.
@@ -114,7 +115,7 @@ class Rounds:
         return publication
 
     async def _journal(self, request: PublishRequest, answer: ProgramAnswer) -> str:
-        """Store a submitted program as the answer of a new run, and return the id of the run."""
+        """Store a submitted program as the answer in a new run, and return the id of the run."""
         run = await self.ask(request, TURNS)
         solution: JSONObject = {"calls": [], "output": answer.to_json()}
         try:
@@ -129,7 +130,7 @@ class Rounds:
         return run.id
 
     async def _count(self, request: PublishRequest, refused: ProgramRound) -> int:
-        """Record a refused program, and return the number of refused programs."""
+        """Record a refused program, and return how many were refused so far."""
         counts: list[int] = []
 
         def add(raw: bytes) -> bytes:

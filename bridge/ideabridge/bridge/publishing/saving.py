@@ -82,7 +82,7 @@ class _Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Saver:
-    """Saves ideas that have no finished run in this store. `Bridge` documents its methods."""
+    """Saves ideas that have no finished run in this store. For the methods, see `Bridge`."""
 
     publisher: Publisher
 
@@ -210,7 +210,7 @@ class Saver:
 
     async def publish_run(self, request: PublishRequest) -> Publication:
         """Publish a run; see `Bridge.publish`. If no run in this store adds anything to the idea
-        itself, publish the idea unchanged.
+        itself, publish the idea as it is.
         """
         try:
             return await self.publisher.publish(request)
@@ -226,7 +226,8 @@ class Saver:
     async def _publish_as_it_is(self, request: PublishRequest) -> Publication:
         """Publish an idea that has no successful run in this store.
 
-        The tool makes the calls as they are written, with every literal as a constant, or else a
+        The tool makes the calls as they are written, with every literal as a constant. If there are
+        none, a
         mind solves the task in the idea's context, with its schema.
 
         Raises:
@@ -267,8 +268,7 @@ class Saver:
     def _document(self, ref: str, caller: str) -> tuple[JSONObject, Idea | None]:
         """Return an idea as a document, and the idea itself, or None if it is not in the store.
 
-        `ref` is the id of an idea, a unique prefix of such an id, or the id of a run that ended
-        early.
+        `ref` is the id of an idea, a unique prefix of one, or the id of a run that ended early.
         """
         store = self.publisher.store
         record = store.runs.get(ref)
@@ -413,7 +413,7 @@ def _expect_parameters(plan: Plan) -> None:
 
 
 def _document_of(stored: StoredIdea) -> JSONObject:
-    """Return a document of a saved idea, with the tools that its schema lists."""
+    """Return a document for a saved idea, with the tools that its schema lists."""
     idea = stored.idea
     tools = SolutionSchema.read(idea.schema).tools
     solution = dict(object_or_empty(idea.solution))
@@ -435,8 +435,8 @@ def _document_of(stored: StoredIdea) -> JSONObject:
 
 
 def _document_of_run(store: Store, run: str) -> JSONObject:
-    """Return the document with the task of a run that ended before it did anything, and the plan
-    that was waiting to be accepted.
+    """Return a document with the task of a run that ended before it did anything, and the plan that
+    was waiting to be accepted.
 
     Raises:
         PublicationError: the run has not ended, or its beginning cannot be read.

@@ -45,8 +45,9 @@ class NamedSuggestions:
 
     Attributes:
         suggestions: the suggestions, in the same order as before.
-        notes: the reasons why suggestions are named after their tools: all of them because the mind
-            did not answer, or a single one because its name was refused.
+        notes: why suggestions are named after their tools: all of them because the mind did not
+            answer,
+            or a single one because its name was refused.
     """
 
     suggestions: list[Suggestion]
@@ -58,7 +59,7 @@ async def name_suggestions(
 ) -> NamedSuggestions:
     """Ask the bridge's mind to name suggestions, in one Request that can take 30 seconds.
 
-    If there is no mind, or the mind does not answer, the suggestions keep their names.
+    Without a mind, or if the mind does not answer, the suggestions keep their names.
     """
     if bridge.mind is None or not suggestions:
         return NamedSuggestions([*suggestions], [])
@@ -88,9 +89,7 @@ async def name_suggestions(
 
 
 def unnamed(suggestions: Sequence[Suggestion], error: IdeabridgeError) -> NamedSuggestions:
-    """Return the suggestions with their current names, and the reason why the mind chose no
-    names.
-    """
+    """Return the suggestions with their current names, and the reason why the mind chose none."""
     reason = "; ".join(str(error).splitlines())
     note = f"the names combine the tools' names, because the model gave none: {reason}"
     return NamedSuggestions([*suggestions], [note])
@@ -142,7 +141,7 @@ def _line(suggestion: Suggestion) -> str:
 
 
 def _problem(name: str, used: Collection[str]) -> str:
-    """Return why a tool cannot have a name, or "" if it can."""
+    """Return why a tool cannot have the given name, or "" if it can."""
     if not is_safe_name(name):
         return f"is not 1 to {MAX_NAME} of a-z, 0-9 and _, beginning with a letter"
     if not has_word(name):

@@ -69,7 +69,7 @@ _HELPERS: Final = frozenset({"pick"})
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """The calls of a run from `first` to `last`, counted from 0. `whole` is true if the run has no
-    other calls.
+    others.
     """
 
     run: str
@@ -91,15 +91,16 @@ class Suggestion:
 
     Attributes:
         name: a name for the tool.
-        times: the number of times that the work was done.
+        times: how often the work was done.
         tools: the tools that were called, in order.
         changes: True if one of the tools might change something.
-        parameters: the parameters that the tool would have, as `{"at", "default"?, "optional"?}`.
-            The order is: the parameters that differed, which callers must pass; the parameters that
-            were always the same, with their value as default; and the optional parameters, whose
-            values were copied.
-        open: the open points of the tool's plan. The list is empty if the plan is plain. A program
-            can settle open points.
+        parameters: the parameters that the tool would have, as `{"at", "default"?, "optional"?}`,
+            in
+            this order: those that differed, which callers must pass; those that were always the
+            same,
+            with their value as default; and the optional ones, whose values were copied.
+        open: the open points of the tool's plan, which a program can settle. Empty if the plan is
+            plain.
         occurrences: the calls that the command publishes, and those that it names as evidence,
             latest first. Exact repetitions are left out, because they add no evidence.
         title: the title of the run with the latest occurrence.
@@ -118,7 +119,7 @@ class Suggestion:
     def signature(self) -> str:
         """The signature, such as `flight_report(city, date="2026-11-22", recipient?)`.
 
-        A question mark follows each parameter that can be left out and has no default.
+        A question mark follows each parameter that is optional and has no default.
         """
         parts: list[str] = []
         for name, parameter in self.parameters:
@@ -171,10 +172,10 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
     """Find work that a caller did at least `least` times and that is not a tool yet, ordered by how
     many calls a tool would save.
 
-    Work is suggested if it was done with different arguments, or at least three times. The work
-    must also consist of at least two calls, or of one call that might change something and always
-    had some of the same arguments. All calls must have succeeded. The search reads journals for up
-    to five seconds.
+    Work is suggested if it was done with different arguments, or at least three times. It must also
+    consist of at least two calls, or of one call that might change something and always had some of
+    the
+    same arguments. All calls must have succeeded. The search reads journals for up to five seconds.
     """
     lines = _lines(store, caller)
     published = _published(store, caller)
@@ -221,9 +222,7 @@ def names_in_use(store: Store, caller: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The successful calls in a run with `count` calls: the tools of these calls, and their numbers
-    in the run.
-    """
+    """The successful calls in a run of `count` calls: their tools, and their numbers in the run."""
 
     run: str
     title: str
@@ -293,7 +292,7 @@ def _lines(store: Store, caller: str) -> list[_Line]:
 
 
 def _line_of(store: Store, record: RunRecord) -> _Line:
-    """Return the successful calls in a run. A run that is part of another run counts as empty."""
+    """Return the successful calls in a run. A run that is part of another one counts as empty."""
     tools: list[str] = []
     if record.summary.origin.run is None:
         for solution in store.ideas.solutions_of(record.id):
@@ -309,8 +308,8 @@ def _line_of(store: Store, record: RunRecord) -> _Line:
 
 
 def _tools_of(solution: Solution) -> tuple[str, ...]:
-    """Return the names of the tools that are called, without their modules, because calls do not
-    have to name the module.
+    """Return the names of the tools that are called, without their servers, because calls need not
+    name the server.
     """
     names: list[str] = []
     for call in written_calls(solution.calls):
@@ -350,8 +349,8 @@ def _repeated(lines: Sequence[_Line], least: int) -> list[_Repeated]:
 
 
 def _is_repetition(tools: tuple[str, ...]) -> bool:
-    """Return whether a sequence repeats a shorter sequence. If so, it is a loop whose number of
-    rounds is incidental.
+    """Return whether a sequence repeats a shorter one, as in a loop whose number of rounds is
+    incidental.
     """
     size = len(tools)
     for part_size in range(1, size // 2 + 1):
@@ -396,9 +395,7 @@ class _Runs:
         self._read: dict[str, RecordedRun | None] = {}
 
     def calls(self, run_id: str, places: Sequence[int]) -> list[EndedCall] | None:
-        """Return calls in a run, or None if one of the calls is not a plain, successful tool
-        call.
-        """
+        """Return calls in a run, or None if one of them is not a plain, successful tool call."""
         if run_id not in self._read:
             self._read[run_id] = read_run(self._store, run_id)
 
@@ -436,10 +433,11 @@ class _Drafts:
         self._caller = caller
 
     def of(self, works: Sequence[_Work]) -> tuple[Sequence[_Work], PlanDraft | None]:
-        """Return the plan that the first work becomes.
+        """Return the plan that the first work becomes, or None if there is no plan.
 
-        The other works are evidence, and the parameters that differed are required. Leave out
-        evidence that publishing would refuse. Return None if there is no plan.
+        The other works are evidence, and the parameters that differed are required. Evidence that
+        publishing
+        would refuse is left out.
         """
         for count in range(len(works), 0, -1):
             named = works[:count]
@@ -463,8 +461,8 @@ class _Drafts:
             return _required_where_different(scratch, runs, self._caller, works)
 
     def _copied(self, occurrence: Occurrence, scratch: Store) -> str:
-        """Copy a run into another store, and return the id of the run that has these calls in that
-        store.
+        """Copy a run into another store. Return the id, in that store, of the run that consists of
+        the occurrence's calls.
         """
         record = self._store.runs.find(occurrence.run, caller=self._caller)
         # Several occurrences can be parts of one run.
@@ -554,7 +552,7 @@ def _examine(
     repeated: _Repeated,
     names: set[str],
 ) -> Suggestion | None:
-    """Return a tool for repeated work, or None if the work is not worth a tool."""
+    """Return a tool for repeated work, or None if it is not worth one."""
     works: list[_Work] = []
     lost = 0
     for number, start in repeated.starts:
@@ -608,8 +606,8 @@ def _examine(
 
 
 def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
-    """Read the calls of one occurrence. Return None if one of the calls is not plain, or if a
-    failed call lies between them.
+    """Read the calls of one occurrence. Return None if one of them is not plain, or if a failed
+    call lies between them.
     """
     first = places[0]
     last = places[-1]

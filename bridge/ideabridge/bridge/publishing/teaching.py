@@ -35,9 +35,9 @@ evidence.
 class Teaching:
     """The replays in this process that can add evidence.
 
-    A replay that has ended is examined when the next idea is called or the bridge closes. The
-    values of a replay are evidence if the publisher called the idea and a person confirmed the
-    values; see `record_of`.
+    A replay that has ended is examined when the next idea is called or the bridge closes. Its
+    values are
+    evidence if the publisher called the idea and a person confirmed the values; see `record_of`.
     """
 
     def __init__(self, store: Store) -> None:
@@ -47,13 +47,13 @@ class Teaching:
         self._ended: list[tuple[str, Publication]] = []
 
     def expect(self, run: Run, publication: Publication) -> None:
-        """Register a replay of a version, so that it is examined once it has ended."""
+        """Register a replay of a version, which is examined once it has ended."""
         if publication.plan_parts.explained and len(self._open) < _MOST_REPLAYS:
             self._open.append((run, publication))
 
     async def learn(self) -> None:
-        """Add the replays that have ended to the evidence of their versions. A thread reads the
-        replays.
+        """Add the replays that have ended to the evidence of their versions. They are read in a
+        thread.
         """
         ended = self._take_ended()
         while ended:
@@ -68,7 +68,7 @@ class Teaching:
             self._add(publication, record)
 
     def learn_at_the_end(self) -> None:
-        """Like `learn`, but do not wait, because the bridge is closing."""
+        """Like `learn`, but without waiting, because the bridge is closing."""
         for run_id, publication in self._take_ended():
             self._add(publication, self._record_of(run_id, publication))
 
@@ -105,7 +105,7 @@ class Teaching:
 
 
 def add_record(store: Store, publication: Publication, record: Record) -> None:
-    """Add a record to the evidence of a version if it shows something new."""
+    """Add a record to the evidence of a version if the record shows something new."""
     store.publications.add_evidence(
         publication.name,
         publication.version,
@@ -166,7 +166,9 @@ def without_claims(document: JSON, before: Publication | None) -> JSON:
 
 
 def _unproved(explained: JSON) -> JSON:
-    """Return an explained literal that claims no evidence. A malformed literal stays as it is."""
+    """Return an explained literal without claims of evidence. Malformed literals are returned
+    unchanged.
+    """
     if not isinstance(explained, dict):
         return explained
 

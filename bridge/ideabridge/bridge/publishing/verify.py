@@ -32,7 +32,7 @@ class Verdict:
 
     Attributes:
         name, version, answer: as in the publication.
-        faults: one sentence for each problem. The list is empty if the publication still works.
+        faults: one sentence for each problem. Empty if the publication still works.
         notes: notes on what was checked and what was not.
     """
 
@@ -44,14 +44,14 @@ class Verdict:
 
 
 async def verify_offline(publication: Publication, store: Store, checked: PinCheck) -> Verdict:
-    """Check a publication without running anything: whether tools are gone or changed, and whether
-    a plan still reproduces its run.
+    """Check, without running anything, whether tools of a publication are gone or changed, and
+    whether its plan still reproduces its run.
 
     Reading the run does not block the event loop; see `reading`.
 
     Args:
         publication: the publication, whose run is in the store.
-        store: holds the run.
+        store: contains the run.
         checked: the state of the tools that the publication calls.
     """
     verdict = Verdict(publication.name, publication.version, publication.answer)
@@ -111,7 +111,7 @@ def _run_of(publication: Publication, store: Store) -> str:
 
 def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | None:
     """Return how a published plan differs from its run when its calls return the recorded results,
-    or None if it does not differ. `members` is the content of the publication.
+    or None if it does not. `members` is the content of the publication.
 
     Raises:
         PublicationError, UnknownRunError: the run is not in this store, or cannot be compared.
@@ -135,7 +135,7 @@ def difference_of(store: Store, members: dict[str, Any], run_id: str) -> str | N
 
 
 def silent_defaults(published: PublishedPlan, lifted: PublishedPlan) -> list[str]:
-    """Return a sentence for each recorded default that a plan uses without reporting it even though
+    """Return a sentence for each recorded default that a plan uses without reporting it, although
     part of the value was copied from an earlier string. Earlier versions of ideabridge published
     such plans.
 
@@ -158,7 +158,7 @@ def silent_defaults(published: PublishedPlan, lifted: PublishedPlan) -> list[str
 
 
 def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:
-    """Return why a plan must not be run just to compare its output, or None if it can be run."""
+    """Return why a plan must not be run just to compare its output, or None if it may be run."""
     for place, call in enumerate(written_calls(calls)):
         tool = tools.look_up(call)
         if tool is None:
@@ -172,7 +172,7 @@ def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool)
 
 
 def drift(run: Run, output: JSON) -> str | None:
-    """Compare a run with the recorded output for the same input. Return the difference, or None if
+    """Return how a run's output differs from the recorded output for the same input, or None if
     they are equal.
     """
     if run.status != "done":

@@ -84,12 +84,11 @@ _NO_INPUT: Final[JSONObject] = {"type": "object", "properties": {}, "additionalP
 
 @dataclass(frozen=True, slots=True)
 class WrittenIdea:
-    """An idea that someone wrote by hand, checked as thoroughly as possible without the tools that
-    it uses.
+    """A hand-written idea, checked as thoroughly as possible without the tools that it uses.
 
     Attributes:
         idea: the triple in the form in which it is stored.
-        name: the name of its tool, or None if the document has no name.
+        name: the name of the idea's tool, or None if the document has no name.
         description: the purpose of the idea, or "" if the document does not state it.
         answer: how the idea's tool answers: `plan`, `program`, `recorded` or `solve`.
         messages: the context of the idea.
@@ -114,8 +113,8 @@ class WrittenIdea:
 
     @property
     def title(self) -> str:
-        """One line for people: the first part of the idea's description, or of the first text in
-        its context.
+        """One line for people: the beginning of the idea's description, or of the first text in its
+        context.
         """
         texts = [str(message.value) for message in self.messages if message.type == "text"]
         lines = [line.strip() for line in "\n".join([self.description, *texts]).splitlines()]
@@ -133,22 +132,20 @@ class WrittenIdea:
 
     @property
     def example(self) -> JSONObject:
-        """The input in the idea's context, or an empty object if the context has no input."""
+        """The input in the idea's context, or an empty object if there is none."""
         value = next((message.value for message in self.messages if _is_input(message)), None)
         return object_or_empty(value)
 
     @property
     def input_schema(self) -> JSONObject:
         """The parameters of the idea's tool: the schema of the input in the idea's context or,
-        without a schema, one inferred from the value of the input.
+        without a schema, one inferred from the input's value.
         """
         return function_schemas(self.idea)[0] or dict(_NO_INPUT)
 
     @property
     def output_schema(self) -> JSONObject | None:
-        """The schema of the result of the idea's tool, or None if the document does not state
-        it.
-        """
+        """The schema of the tool's result, or None if the document does not state it."""
         if self.schema is None:
             return {"type": "string"} if self.answer == "solve" else None
         if self.answer == "plan" and self._plan(self.example).output_by_instance:
@@ -160,8 +157,8 @@ class WrittenIdea:
 
     @property
     def has_example(self) -> bool:
-        """True if the context contains an input that satisfies the input schema. If the author
-        leaves the input empty, there is no example.
+        """Whether the context contains an input that satisfies the input schema. If the author left
+        the input empty, there is no example.
         """
         return Validator(self.input_schema, what="input").is_valid(self.example)
 
@@ -223,20 +220,21 @@ class WrittenIdea:
         return guide
 
     def recorded_output(self) -> JSON:
-        """Return the recorded output as a value. In the document, a dagger is written as `††`."""
+        """Return the recorded output as a value. The document writes a dagger as `††`."""
         return fill(compile_value(self.solution.output, [], []), lambda _: None)
 
 
 def read_idea(
     document: ObjectLike | JSON, *, name: str | None = None, stored: bool = False
 ) -> WrittenIdea:
-    """Read an idea that was written by hand.
+    """Read a hand-written idea.
 
     Args:
         document: the document, as described at the top of this file.
-        name: the name of its tool if the document has no name.
-        stored: whether the document was created from an idea in the store. The solution of such an
-            idea was checked when the idea was saved.
+        name: the name of the idea's tool if the document has no name.
+        stored: whether the document was created from an idea in the store, whose solution was
+            checked
+            when the idea was saved.
 
     Raises:
         IdeaDocumentError: a property is unknown, missing or malformed. The message names the
@@ -329,8 +327,8 @@ def written_texts(written: WrittenIdea) -> JSONObject:
 
 
 def written_document(publication: Publication, idea: Idea) -> JSONObject | None:
-    """Return the document that an idea was published from, or None if the idea was not written by
-    hand.
+    """Return the document that an idea was published from, or None if the idea was not
+    hand-written.
     """
     members = publication.recording.written
     if members is None:
@@ -473,7 +471,7 @@ def _context(document: JSONObject) -> list[JSON]:
 
 
 def _with_value(message: JSON) -> JSON:
-    """Return the message, with an empty value if it is an input that has only a schema."""
+    """Return the message, adding an empty value if it is an input that has only a schema."""
     if not isinstance(message, dict):
         return message
 
@@ -569,11 +567,11 @@ def _requested_answer(document: JSONObject) -> str:
 
 
 def _answer(requested: str, solution: Solution) -> Answer:
-    """Return how a call to the idea is answered.
+    """Return how calls to the idea are answered.
 
     Raises:
         PublicationError: the solution lacks something that the requested answer needs. The message
-            names what is missing.
+            says what is missing.
     """
     has_references = _has_references(solution.output)
     if requested != "auto":
@@ -590,7 +588,7 @@ def _answer(requested: str, solution: Solution) -> Answer:
 
 
 def _lack(answer: str, solution: Solution, *, has_references: bool) -> str | None:
-    """Return what is missing from a solution for a kind of answer, or None if it is complete."""
+    """Return what a solution lacks for a kind of answer, or None if it is complete."""
     if answer == "program" and solution.program is None:
         return "its solution has no program; write it as solution.program"
     if answer == "plan" and solution.program is not None:
@@ -608,7 +606,7 @@ def _lack(answer: str, solution: Solution, *, has_references: bool) -> str | Non
 
 
 def _has_references(output: JSON) -> bool:
-    """Return whether an output has references.
+    """Return whether an output contains references.
 
     Raises:
         IdeaDocumentError: a reference is malformed.
@@ -625,7 +623,7 @@ def _has_references(output: JSON) -> bool:
 def _composed(
     output_schema: JSONObject | None, answer: Answer, solution: Solution
 ) -> tuple[JSON, JSONObject]:
-    """Return (schema, solution) as they are stored.
+    """Return the schema and the solution as they are stored.
 
     The schema describes a Solution with this output, and does not depend on the tools of this
     bridge.
@@ -659,7 +657,7 @@ def _composed(
 
 
 def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | None, JSON]:
-    """Strip the `{"value": ...}` wrapper of a nullable output. Return the schema inside the
+    """Remove the `{"value": ...}` wrapper of a nullable output. Return the schema inside the
     wrapper, and the output.
     """
     inner = _wrapped_schema(schema)
@@ -670,7 +668,7 @@ def _unwrapped(schema: JSONObject | None, output: JSON) -> tuple[JSONObject | No
 
 
 def _wrapped_schema(schema: JSONObject | None) -> JSONObject | None:
-    """Return the schema inside the wrapper of a nullable output, or None if the schema is not a
+    """Return the schema inside the wrapper of a nullable output, or None if `schema` is not a
     wrapper, or cannot be unwrapped.
     """
     if schema is None or schema.get("additionalProperties") is not False:
