@@ -81,7 +81,7 @@ def read_log(path: Path, names: Names) -> list[Conversation]:
 
 @dataclass(frozen=True, slots=True)
 class _Invocation:
-    """The tool that a call named, and its arguments."""
+    """The tool that a call named, and the call's arguments."""
 
     server: str
     tool: str

@@ -38,24 +38,24 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import matches_any
 
 MAX_LINE: Final = 32 * 1024 * 1024
-"""Maximum length of a line, in bytes. Hosts write pictures into lines."""
+"""The maximum length of a line, in bytes. Hosts write pictures into lines."""
 
 MAX_CALLS: Final = 10_000
-"""Maximum number of calls imported from one conversation."""
+"""The maximum number of calls imported from one conversation."""
 
 MAX_HELD: Final = 64 * 1024 * 1024
-"""Maximum size, in bytes, of all lines with calls and results that are held in memory for one
+"""The maximum size, in bytes, of all lines with calls and results that are held in memory for one
 conversation.
 """
 
 MAX_FILES: Final = 20_000
-"""Maximum number of logs that are read for one host, newest first."""
+"""The maximum number of logs that are read for one host, newest first."""
 
 TOO_LARGE: Final = "the conversation is too large"
 """The reason for a missing result that would have exceeded `MAX_HELD`."""
 
 _AHEAD: Final = 86_400.0
-"""Maximum number of seconds that a host's clock can be ahead."""
+"""The maximum number of seconds that a host's clock can be ahead."""
 
 _WRITING: Final = 600.0
 """The number of seconds after the last change to a log for which its last line might be

@@ -21,10 +21,10 @@ from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError
 from ideabridge.tools.tool import Tool
 
 STRETCH_PAUSE: Final = 600.0
-"""Minimum length, in seconds, of a pause that ends a stretch."""
+"""The minimum length, in seconds, of a pause that ends a stretch."""
 
 LONGEST_CALL: Final = 3600.0
-"""Maximum time, in seconds, that a call without a result counts as running."""
+"""The maximum time, in seconds, that a call without a result counts as running."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ _VERSION: Final = 2
 """The version of the readers. It changes when the readers find more in the same log."""
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""Maximum size, in bytes, of the stored results."""
+"""The maximum size, in bytes, of the stored results."""
 
 _GRANULARITY: Final = 2_000_000_000
 """The resolution, in nanoseconds, of the time of a change on the least exact file systems. Within

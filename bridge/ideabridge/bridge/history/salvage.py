@@ -17,7 +17,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted
 from ideabridge.tools.errors import IdeabridgeError
 
 _ATTEMPTS: Final = 1000
-"""Maximum number of places in a line that are tried as the start of a record."""
+"""The maximum number of places in a line that are tried as the start of a record."""
 
 _BEGINNING: Final = re.compile(
     r'\{\s*"(?:parentUuid|logicalParentUuid|isSidechain|type|timestamp|uuid|sessionId|userType|cwd|'

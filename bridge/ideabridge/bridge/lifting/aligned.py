@@ -277,7 +277,7 @@ def _number_of(operand: Reference) -> int | None:
 _FIELD_NAME = re.compile(r"[a-z_$][A-Za-z0-9_$-]*")
 
 _KEYS: Final = 20
-"""Maximum number of keys that are examined in an object."""
+"""The maximum number of keys that are examined in an object."""
 
 
 def has_field_names(value: JSONObject) -> bool:

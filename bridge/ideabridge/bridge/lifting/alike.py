@@ -28,19 +28,19 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import ToolKey
 
 _SEARCHED_RUNS: Final = 200
-"""Number of recent runs that are searched for runs of the same shape."""
+"""The number of recent runs that are searched for runs of the same shape."""
 
 _PAGE: Final = 100
-"""Number of runs that are read from the store at a time."""
+"""The number of runs that are read from the store at a time."""
 
 _EXAMINED: Final = 5
-"""Maximum number of runs with the same tools that are read in the search for runs of the same
+"""The maximum number of runs with the same tools that are read in the search for runs of the same
 shape.
 """
 
 _EVENTS: Final = 2_000
-"""Maximum number of events in all examined runs together, which is about 500 calls. The search must
-stay cheap, because nobody asked for it.
+"""The maximum number of events in all examined runs together, which is about 500 calls. The search
+must stay cheap, because nobody asked for it.
 """
 
 

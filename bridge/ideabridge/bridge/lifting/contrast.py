@@ -10,7 +10,7 @@ from ideabridge.tools.json_parts import parts_of
 
 
 def short(value: JSON, limit: int = 60) -> str:
-    """Return a value on one line."""
+    """Format a value on one line."""
     text = encode_text(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 

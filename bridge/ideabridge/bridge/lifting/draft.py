@@ -66,12 +66,12 @@ from ideabridge.tools.toolbox import Toolbox
 from ideabridge.tools.typed import read_as
 
 _WATCHED: Final = 200
-"""Maximum number of parts of the input and of results that the calls in a plan can watch. A part
-counts once for each call that watches it.
+"""The maximum number of parts of the input and of results that the calls in a plan can watch. A
+part counts once for each call that watches it.
 """
 
 _EXPLANATIONS: Final = 40_000
-"""Maximum number of explanations in one plan."""
+"""The maximum number of explanations in one plan."""
 
 
 @dataclass
@@ -247,7 +247,7 @@ class PlanDraft:
         return {names.get(key, key): value for key, value in arguments.items()}
 
     def with_input(self, arguments: JSONObject) -> Plan:
-        """Return the plan with an input."""
+        """Return the plan with the given input."""
         return read_published(
             self._plan, arguments, self.inputs.schema, self.lifted.function.output_schema, name="it"
         )
@@ -331,7 +331,7 @@ class _LaterCalls:
 _READABLE: Final = ("input", "results", "state")
 
 _MEMBERS: Final = 20
-"""Maximum number of an object's members that count as parts of a result."""
+"""The maximum number of an object's members that count as parts of a result."""
 
 
 def _parts(root: str, value: JSON | Missing) -> Iterator[str]:

@@ -64,10 +64,10 @@ KINDS: Final[Mapping[Kind, str]] = {
 """The meaning of each kind of record, as text for users."""
 
 MOST_VIEW_BYTES: Final = 65_536
-"""Maximum size of a view, in bytes of JSON."""
+"""The maximum size of a view, in bytes of JSON."""
 
 RECORDS: Final = 100
-"""Maximum number of records for one version of an idea."""
+"""The maximum number of records for one version of an idea."""
 
 CONTRADICTED: Final = "no explanation yields the value that a run had"
 """The reason why a literal is never determined once a run has contradicted all of its
@@ -100,7 +100,7 @@ class Record:
 
     @property
     def teaches(self) -> bool:
-        """True if the record can remove explanations."""
+        """Whether the record can remove explanations."""
         return self.kind != "assistant" and self.view is not None
 
     def read(self, reference: str) -> JSON | Missing:

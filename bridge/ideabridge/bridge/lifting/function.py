@@ -285,7 +285,7 @@ def first_of(texts: Sequence[str]) -> str:
 # -- equal values ----------------------------------------------------------------------------------
 
 _MOST_VALUES = 100_000
-"""Maximum number of values that are examined in one result."""
+"""The maximum number of values that are examined in one result."""
 
 _MOST_DEPTH = 40
 
@@ -436,7 +436,7 @@ _NOT_RUN: Final = frozenset(
         CallStatus.CANCELLED,
     }
 )
-"""Statuses of calls that have no result because the run ended early."""
+"""The statuses of calls that have no result because the run ended early."""
 
 
 def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:

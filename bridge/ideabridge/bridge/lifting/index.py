@@ -32,15 +32,15 @@ from ideabridge.tools.json_parts import parts_of
 INPUT: Final = "†input"
 
 MOST_PLACES: Final = 60
-"""Maximum number of places that are stored for one value."""
+"""The maximum number of places that are stored for one value."""
 
 LONGEST_TEXT: Final = 2_000
-"""Maximum length, in characters, of a string that is also looked up in other notations, or that is
-searched for values inside it.
+"""The maximum length, in characters, of a string that is also looked up in other notations, or that
+is searched for values inside it.
 """
 
 _MOST_VALUES: Final = 800_000
-"""Maximum number of values that are indexed for one run."""
+"""The maximum number of values that are indexed for one run."""
 
 _MOST_DEPTH: Final = 40
 _INPUT_TEXTS: Final = 100

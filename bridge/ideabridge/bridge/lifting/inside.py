@@ -19,19 +19,19 @@ from dataclasses import dataclass
 from typing import Final
 
 LISTED_CHARACTERS: Final = 4_000_000
-"""Maximum number of characters in one run's strings that are split into words for the lists."""
+"""The maximum number of characters in one run's strings that are split into words for the lists."""
 
 _SEARCHED_CHARACTERS: Final = 20_000_000
-"""Maximum number of characters that are searched in one run."""
+"""The maximum number of characters that are searched in one run."""
 
 _EACH: Final = 50
 """The number of characters that each searched string uses up in addition to its length."""
 
 _SHORTEST: Final = 3
-"""Minimum length, in characters, of a part that can identify the string it comes from."""
+"""The minimum length, in characters, of a part that can identify the string it comes from."""
 
 _MOST_TRIES: Final = 50
-"""Maximum number of places in one string that are compared with a part."""
+"""The maximum number of places in one string that are compared with a part."""
 
 _WORD = re.compile(r"\w+")
 

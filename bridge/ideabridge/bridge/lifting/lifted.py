@@ -33,7 +33,7 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON
 
 MOST_CALLS: Final = 10_000
-"""Maximum number of calls in a liftable run that has several Requests."""
+"""The maximum number of calls in a liftable run that has several Requests."""
 
 VARIES: Final = "it differed between the runs, and nothing explains it"
 
@@ -43,7 +43,7 @@ constant.
 """
 
 JUDGED: Final = "recorded value"
-"""The same reason for a number, a Boolean, or any other value in the output that a mind might have
+"""Like `RECORDED`, for a number, a Boolean, or any other value in the output that a mind might have
 judged or counted.
 """
 

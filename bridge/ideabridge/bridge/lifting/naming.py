@@ -22,7 +22,7 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.names import MAX_NAME
 
 LONGEST_PARAMETER: Final = 64
-"""Maximum length, in characters, of a parameter's name."""
+"""The maximum length, in characters, of a parameter's name."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -50,7 +50,7 @@ _ORDINALS: Final = (
 )
 
 _WORDS: Final = 5
-"""Maximum number of words that the name of a new tool borrows from the name of a tool that it
+"""The maximum number of words that the name of a new tool borrows from the name of a tool that it
 calls.
 """
 

@@ -31,8 +31,8 @@ from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _MOST_AT_ONCE: Final = 16
-"""Maximum number of calls with effects from one Request that the plan can run at the same time. If
-there are more calls, each call waits for the call before it.
+"""The maximum number of calls with effects from one Request that the plan can run at the same time.
+If there are more calls, each call waits for the call before it.
 """
 
 _AS_WRITTEN: Final = frozenset(

@@ -58,7 +58,7 @@ ALSO: Final = "also"
 """The member of the input that holds the followed values after the first eight."""
 
 _FIRST: Final = 8
-"""Number of followed values that are direct members of the input, unless the publisher makes
+"""The number of followed values that are direct members of the input, unless the publisher makes
 decisions about more of them.
 """
 
@@ -67,11 +67,11 @@ _ABOUT_ALSO: Final = (
 )
 
 _MOST_ALSO: Final = 200
-"""Maximum number of members of `also`."""
+"""The maximum number of members of `also`."""
 
 _MOST_CONSTANTS: Final = 1_000
-"""Maximum number of parameters with a default, unless the publisher makes decisions about more of
-them. Nobody would read a longer schema, so the remaining literals stay unchanged.
+"""The maximum number of parameters with a default, unless the publisher makes decisions about more
+of them. Nobody would read a longer schema, so the remaining literals stay unchanged.
 """
 
 _KEYS: Final = ("rename", "merge", "fix", "description", "required", "default", "at")

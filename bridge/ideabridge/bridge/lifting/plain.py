@@ -72,11 +72,13 @@ REPEATED: Final = 3
 """The minimum number of calls to one tool that might have been a loop."""
 
 LONG_TEXT: Final = 40
-"""A longer string, in characters, counts as a mind's own words even if it contains no space."""
+"""The number of characters above which a string counts as a mind's own words even if it contains no
+space.
+"""
 
 _SHOWN_CHARACTERS: Final = 60
 _MOST_POINTS: Final = 50
-"""Maximum number of open points that are returned."""
+"""The maximum number of open points that are returned."""
 
 
 @dataclass(frozen=True, slots=True)

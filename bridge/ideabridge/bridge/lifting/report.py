@@ -33,19 +33,19 @@ from ideabridge.tools.names import joined
 from ideabridge.tools.typed import read_as
 
 _FOR_MODELS: Final = 2_000
-"""Maximum size, in bytes, of a report for a model."""
+"""The maximum size, in bytes, of a report for a model."""
 
 _FOR_REST: Final = 200
-"""Number of bytes of a report for a model that are reserved for the names of omitted parts."""
+"""The number of bytes of a report for a model that are reserved for the names of omitted parts."""
 
 _LINE: Final = 240
 _EXAMPLE: Final = 60
 _ALTERNATIVES: Final = 3
 _CALLS: Final = 8
-"""Maximum number of calls or runs named on one line."""
+"""The maximum number of calls or runs named on one line."""
 
 _WIDE: Final = 100
-"""Minimum width, in terminal columns, of a table that includes descriptions."""
+"""The minimum width, in terminal columns, of a table that includes descriptions."""
 
 
 @dataclass(frozen=True, slots=True)

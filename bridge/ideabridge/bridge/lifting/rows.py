@@ -34,13 +34,13 @@ OPTIONAL: Final = "may be left out"
 SAME: Final = "always the same"
 
 _SHOWN_CHARACTERS: Final = 200
-"""Maximum length, in characters, of an example."""
+"""The maximum length, in characters, of an example."""
 
 _MOST_SOURCES: Final = 5
-"""Maximum number of sources named in a note about the kinds of values."""
+"""The maximum number of sources named in a note about the kinds of values."""
 
 _MOST_OTHERS: Final = 2
-"""Maximum number of alternative explanations named in a row."""
+"""The maximum number of alternative explanations named in a row."""
 
 _REFERENCE: Final = re.compile(rf"{DAGGER}(input|state|results)((?:\.[^\s.,;|&]+)*)")
 

@@ -55,16 +55,16 @@ from ideabridge.bridge.lifting.naming import words_of
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty
 
 _WORDS: Final = 12
-"""Maximum number of words in a value that is found within a string."""
+"""The maximum number of words in a value that is found within a string."""
 
 _MARKED_WORDS: Final = 300
-"""Number of words in a string that are tried as the start of a value."""
+"""The number of words in a string that are tried as the start of a value."""
 
 _MOST_PIECES: Final = 8
-"""Maximum number of values that are explained within one string."""
+"""The maximum number of values that are explained within one string."""
 
 _SOURCES: Final = 4
-"""Number of places that are considered for a value that is within a string, or that selects an
+"""The number of places that are considered for a value that is within a string, or that selects an
 item.
 """
 

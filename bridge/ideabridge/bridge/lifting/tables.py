@@ -9,7 +9,7 @@ from unicodedata import east_asian_width
 from ideabridge.tools.names import printable_line
 
 _NARROW: Final = 8
-"""Minimum width of a table column."""
+"""The minimum width of a table column."""
 
 
 def table_rows(

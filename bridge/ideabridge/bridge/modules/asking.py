@@ -51,7 +51,7 @@ selectors in emoji.
 """
 
 _LONGEST_VALUE: Final = 1000
-"""Maximum length, in characters, of a choice or of a default."""
+"""The maximum length, in characters, of a choice or of a default."""
 
 _NOTES: Final = frozenset({"title", "description", "default"})
 _TOP: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
@@ -413,31 +413,33 @@ again with the reason.
 """
 
 MAX_QUESTION_ROUNDS: Final = 10
-"""Maximum number of times that a module can answer one call with questions (version 2026-07-28)."""
+"""The maximum number of times that a server can answer one call with questions (version
+2026-07-28).
+"""
 
 QUESTIONS: Final = 20
-"""Maximum number of questions that one call can ask a person."""
+"""The maximum number of questions that one call can ask a person."""
 
 _MESSAGE: Final = 300
 
 MOST_TIMEOUTS: Final = 10
-"""Limit on the total duration of a call that reports progress, as a multiple of its timeout."""
+"""The limit on the total duration of a call that reports progress, as a multiple of its timeout."""
 QUESTION_BYTES: Final = 256 * 1024
-"""Limits, in bytes of JSON, on one question to the client of a direct call, on all questions that
-replace one result (including the module's state), and on one log message.
+"""The limits, in bytes of JSON, on one question to the client of a direct call, on all questions
+that replace one result (including the server's state), and on one log message.
 """
 
 FORMS: Final[JSONObject] = {"elicitation": {"form": {}}}
 """The capabilities that a call in a run declares, as protocol JSON."""
 
 LOG_MESSAGES: Final = 1000
-"""Maximum number of log messages from a call that wait for a slow client. If there are more
+"""The maximum number of log messages from a call that wait for a slow client. If there are more
 messages, the oldest are dropped.
 """
 
 _LOG_SECONDS: Final = 1.0
-"""Maximum time, in seconds, that the result of a call is delayed while the call's log messages and
-progress are forwarded.
+"""The maximum time, in seconds, that the result of a call is delayed while the call's log messages
+and progress are forwarded.
 """
 
 Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
@@ -448,7 +450,7 @@ _LOG_MESSAGE: Final = TypeAdapter(types.LoggingMessageNotificationParams)
 _LOG_PARTS: Final = ("level", "logger", "data")
 
 NOBODY: Final = "nobody was asked"
-"""Prefix of every error about a question that did not reach the client of a direct call."""
+"""The prefix of every error about a question that did not reach the client of a direct call."""
 
 _QUESTION: Final[TypeAdapter[types.InputRequest]] = TypeAdapter(types.InputRequest)
 _KINDS: Final[Mapping[str, str]] = {

@@ -70,7 +70,7 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _REFUSALS: Final = (400, 401)
-"""HTTP statuses with which an authorization server permanently refuses to renew a token."""
+"""The HTTP statuses with which an authorization server permanently refuses to renew a token."""
 _SUCCESSES: Final = (200, 201)
 _SERVER_METADATA: Final = (
     "/.well-known/oauth-authorization-server",
@@ -78,20 +78,20 @@ _SERVER_METADATA: Final = (
 )
 """Parts of the paths where the SDK looks for the metadata of an authorization server."""
 _MOST_TRIES: Final = 3
-"""Maximum number of times that a request is sent again with a different token."""
+"""The maximum number of times that a request is sent again with a different token."""
 _REQUEST_SECONDS: Final = 20.0
 """Timeout of one request to an authorization server, in seconds."""
 _EARLY: Final = 10.0
 """How many seconds before its expiry a token is renewed, so that requests arrive in time."""
 _MOST_ANSWER_BYTES: Final = 1024 * 1024
-"""Maximum size, in bytes, of an answer from an authorization server."""
+"""The maximum size, in bytes, of an answer from an authorization server."""
 MOST_SCOPES: Final = 100
-"""Maximum number of scopes that a module can demand, including scopes that were granted or demanded
-before.
+"""The maximum number of scopes that a server can demand, including scopes that were granted or
+demanded before.
 """
 
 LONGEST_SCOPE: Final = 500
-"""Maximum length, in characters, of one scope."""
+"""The maximum length, in characters, of one scope."""
 
 _PAST: Final = 1.0
 _SHOWN_CHARACTERS: Final = 400
@@ -283,7 +283,7 @@ class Authorization(httpx2.Auth):
 
     @property
     def has_token(self) -> bool:
-        """True if there is a token to send with requests."""
+        """Whether there is a token to send with requests."""
         return self._provider.context.current_tokens is not None
 
     async def needs_person(self) -> bool:

@@ -25,14 +25,14 @@ _EVERYTHING: Final[JSONObject] = {
     "sampling": {"tools": {}},
     "roots": {},
 }
-"""The capabilities that are declared to an exposed module outside any call. Its questions go to the
+"""The capabilities that are declared to an exposed server outside any call. Its questions go to the
 clients of direct calls, and some of these clients might be able to answer them.
 """
 
 _MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 _MOST_ADDRESSES: Final = 1000
-"""Maximum number of addresses that are remembered after a client was asked to open them. An address
-is forgotten when the module reports that the interaction at the address is complete.
+"""The maximum number of addresses that are remembered after a client was asked to open them. An
+address is forgotten when the server reports that the interaction at the address is complete.
 """
 
 _TOLD_SECONDS: Final = 5.0
@@ -276,7 +276,7 @@ class Backchannel:
 
     @property
     def is_idle(self) -> bool:
-        """True if no call is running."""
+        """Whether no call is running."""
         return not self._live
 
     @property

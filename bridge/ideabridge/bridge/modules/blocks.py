@@ -28,7 +28,7 @@ from ideabridge.bridge.modules.views import is_html, is_view, without_views
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 MOST_BLOCKS: Final = 20
-"""Maximum number of blocks in one answer."""
+"""The maximum number of blocks in one answer."""
 
 _MODELS: Final[Mapping[str, TypeAdapter[types.ContentBlock]]] = {
     "image": TypeAdapter(types.ImageContent),
@@ -46,11 +46,11 @@ strings, the value contains no block.
 """
 
 _MOST_VALUES: Final = 100_000
-"""Maximum number of values that are searched for blocks. Further blocks stay in the value."""
+"""The maximum number of values that are searched for blocks. Further blocks stay in the value."""
 
 _CHECKED: Final = 64 * 1024
-"""Number of base64 characters that are checked. A check of a whole image of several megabytes would
-block the event loop.
+"""The number of base64 characters that are checked. A check of a whole image of several megabytes
+would block the event loop.
 """
 
 

@@ -77,21 +77,21 @@ from ideabridge.tools.turns import asked_by
 logger = logging.getLogger(__name__)
 
 MOST_NOTIFICATIONS: Final = 1000
-"""Maximum number of a module's notifications that are forwarded in one burst. After such a burst,
-notifications above `NOTIFICATIONS_RATE` are dropped, because each notification costs as much as a
-small call. Answers cannot be lost in this way.
+"""The maximum number of a server's notifications that are forwarded in one burst. After such a
+burst, notifications above `NOTIFICATIONS_RATE` are dropped, because each notification costs as much
+as a small call. Answers cannot be lost in this way.
 """
 
 NOTIFICATIONS_RATE: Final = 200.0
-"""Maximum average number of notifications per second that are forwarded."""
+"""The maximum average number of notifications per second that are forwarded."""
 
 MOST_QUESTIONS: Final = 100
-"""Maximum number of requests from a module that are unanswered at a time. Each of them is a
+"""The maximum number of requests from a server that are unanswered at a time. Each of them is a
 task.
 """
 
 QUESTIONS_RATE: Final = 50.0
-"""Maximum average number of a module's requests per second that are read."""
+"""The maximum average number of a server's requests per second that are read."""
 
 _UNSETTLED: Final = "2025-11-25"
 
@@ -550,7 +550,7 @@ class Connection:
 
     @property
     def usable(self) -> bool:
-        """True if calls can be sent."""
+        """Whether calls can be sent."""
         return self.peer is not None and not self._tap.ended.is_set() and not self._stop.is_set()
 
     @property

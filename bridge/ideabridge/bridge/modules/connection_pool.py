@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.module import Module
 
 MOST_CONNECTIONS: Final = 256
-"""Maximum number of connections in a pool. If there are more connections, a new connection replaces
-the connection that has been idle for the longest time.
+"""The maximum number of connections in a pool. If there are more connections, a new connection
+replaces the connection that has been idle for the longest time.
 """
 
 
@@ -42,7 +42,7 @@ class Owner:
 
 
 _Key = tuple[str, Owner]
-"""The name of the module, and the owner."""
+"""The name of the server, and the owner."""
 
 
 class ConnectionPool:

@@ -27,11 +27,11 @@ DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 """The grant type (RFC 8628, section 3.4)."""
 
 _MOST_SECONDS: Final = 600.0
-"""Maximum time, in seconds, that a person has to sign in."""
+"""The maximum time, in seconds, that a person has to sign in."""
 
 _INTERVAL: Final = 5.0
-"""Interval, in seconds, between requests for the tokens if the server does not specify one. Each
-`slow_down` response adds the same number of seconds.
+"""The interval, in seconds, between requests for the tokens if the server does not specify one.
+Each `slow_down` response adds the same number of seconds.
 """
 _LEAST_INTERVAL: Final = 1.0
 _MOST_INTERVAL: Final = 60.0

@@ -15,7 +15,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, Outcome
 
 MAX_ERROR: Final = 4096
-"""Maximum length, in characters, of an error's text."""
+"""The maximum length, in characters, of an error's text."""
 
 
 def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
@@ -111,7 +111,7 @@ class ClientWithoutSessionsError(ModuleError):
 
 
 class ModuleDisabledError(ModuleError):
-    """The configuration disables the server."""
+    """Raised when the configuration disables the server."""
 
     outcome = "not_run"
 

@@ -22,7 +22,7 @@ else:
 
 GRACE_SECONDS = 0.5
 LAST_SECONDS = 3.0
-"""Maximum time, in seconds, that the parent can keep running after SIGTERM or SIGINT."""
+"""The maximum time, in seconds, that the parent can keep running after SIGTERM or SIGINT."""
 
 
 def _send(group: int, number: int) -> bool:

@@ -30,9 +30,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 from ideabridge.tools.typed import read_as
 
 DISCOVER_SECONDS: Final = 5.0
-"""Maximum time, in seconds, that a server has to answer `server/discover`. A third of the connect
-timeout applies instead if it is shorter. Time that the request spends waiting for a token, for
-example while a person signs in, does not count.
+"""The maximum time, in seconds, that a server has to answer `server/discover`. A third of the
+connect timeout applies instead if it is shorter. Time that the request spends waiting for a token,
+for example while a person signs in, does not count.
 """
 
 _VERSION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
@@ -76,7 +76,7 @@ class Handshake:
         return max(self._asked_at, self._waited_until()) + self._discover_seconds
 
     def outgoing(self, item: SessionMessage) -> None:
-        """Record a message that is sent."""
+        """Record an outgoing message."""
         message = item.message
         if not isinstance(message, JSONRPCRequest):
             return

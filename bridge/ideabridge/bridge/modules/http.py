@@ -57,11 +57,11 @@ class Mark(Enum):
 
 
 MAX_REDIRECTS: Final = 5
-"""Maximum number of redirects that one request follows."""
+"""The maximum number of redirects that one request follows."""
 
 _ERROR_BYTES: Final = 64 * 1024
 _ERROR_SECONDS: Final = 5.0
-"""Limits for reading the body of a refusal, in bytes and in seconds."""
+"""The limits for reading the body of a refusal, in bytes and in seconds."""
 
 _SHOWN_CHARACTERS: Final = 200
 _BAD: Final = 400

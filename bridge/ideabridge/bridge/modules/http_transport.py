@@ -40,13 +40,13 @@ from ideabridge.bridge.modules.streamable_http import StreamableHTTP
 from ideabridge.bridge.server_entry import ModuleKind
 
 NOTIFICATION_SECONDS: Final = 10.0
-"""Maximum time, in seconds, that a server has to accept a notification or an answer from this
+"""The maximum time, in seconds, that a server has to accept a notification or an answer from this
 side.
 """
 
 ENDPOINT_SECONDS: Final = 5.0
-"""Maximum time, in seconds, that a server has to name its address for POSTs if it might speak the
-older transport.
+"""The maximum time, in seconds, that a server has to name its address for POSTs if it might speak
+the older transport.
 """
 
 CANCEL_SECONDS: Final = 5.0

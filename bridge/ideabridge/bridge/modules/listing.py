@@ -27,7 +27,7 @@ from ideabridge.tools.usable import UsableSchema, usable_schema
 MAX_WIRE_BYTES: Final = 64 * 1024
 MAX_NOTES: Final = 50
 MAX_REPAIR_SECONDS: Final = 10.0
-"""Maximum processor time, in seconds, that is spent on the odd schemas in one list. After this
+"""The maximum processor time, in seconds, that is spent on the odd schemas in one list. After this
 time, no further odd schemas are checked.
 """
 _NAME_LENGTH: Final = 256

@@ -44,7 +44,7 @@ LINGER_SECONDS: Final = 0.5
 answer.
 """
 MOST_LINGERING: Final = 16
-"""Maximum number of answered calls whose streams are still read at a time."""
+"""The maximum number of answered calls whose streams are still read at a time."""
 
 _MOST_GIVEN_UP: Final = 1000
 _DISCARD_FACTOR: Final = 8

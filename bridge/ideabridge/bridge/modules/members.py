@@ -40,20 +40,20 @@ from pydantic import BaseModel, TypeAdapter
 from ideabridge.tools.encoding import kind_of
 
 MAX_REPAIRS: Final = 20_000
-"""Maximum number of members in one message that are checked one by one. Further wrong members are
-left out.
-"""
-
-MAX_SECONDS: Final = 4.0
-"""Maximum processor time, in seconds, that is spent on one message. After this time, wrong members
+"""The maximum number of members in one message that are checked one by one. Further wrong members
 are left out.
 """
 
+MAX_SECONDS: Final = 4.0
+"""The maximum processor time, in seconds, that is spent on one message. After this time, wrong
+members are left out.
+"""
+
 MAX_NOTES: Final = 1000
-"""Maximum number of notes about one message."""
+"""The maximum number of notes about one message."""
 
 _STRETCH: Final = 100
-"""Number of list items that are checked together. This saves time, because most items are well
+"""The number of list items that are checked together. This saves time, because most items are well
 formed.
 """
 
@@ -348,7 +348,7 @@ class Shape:
     arms: tuple[Shape, ...] = ()
 
     def accepts(self, value: Any) -> bool:
-        """True if the SDK accepts the value."""
+        """Return whether the SDK accepts the value."""
         try:
             self.adapter.validate_python(value, by_name=False)
         except (ValueError, RecursionError):

@@ -55,23 +55,25 @@ class Replaced(Enum):
 
 
 MAX_NESTING: Final = 500
-"""Maximum nesting depth of a message. The parser for odd messages needs a stack frame for each
+"""The maximum nesting depth of a message. The parser for odd messages needs a stack frame for each
 level.
 """
 
 PLAIN_NESTING: Final = 200
-"""Maximum nesting depth that the SDK accepts."""
+"""The maximum nesting depth that the SDK accepts."""
 
 MAX_CUT_BYTES: Final = 1024 * 1024
-"""Maximum size, in bytes, of a message in which only the values that are nested too deeply are
+"""The maximum size, in bytes, of a message in which only the values that are nested too deeply are
 replaced. A larger message is refused entirely.
 """
 
 MAX_JOINED_BYTES: Final = 4 * 1024 * 1024
-"""Maximum size, in bytes, of one message that spans several lines."""
+"""The maximum size, in bytes, of one message that spans several lines."""
 
 MAX_PARTS: Final = 1000
-"""Maximum number of messages on one line and in one list. Messages beyond the limit are skipped."""
+"""The maximum number of messages on one line and in one list. Messages beyond the limit are
+skipped.
+"""
 
 _ENDS: Final = 512
 _MOST_TRIES: Final = 32
@@ -456,7 +458,7 @@ class _BegunMessage:
 
     @property
     def is_whole(self) -> bool:
-        """True if every bracket is closed."""
+        """Whether every bracket is closed."""
         return self._depth <= 0 and not self._in_string
 
     @property

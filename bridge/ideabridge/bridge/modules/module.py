@@ -125,10 +125,10 @@ _CONNECTED_ANEW: Final = (
 )
 
 _LATENCIES: Final = 100
-"""Number of latest calls over which `latency` computes the median duration."""
+"""The number of latest calls over which `latency` computes the median duration."""
 
 _NOTES: Final = 100
-"""Maximum number of lines that `note` stores."""
+"""The maximum number of lines that `note` stores."""
 
 _WITHHELD: Final = (
     'its views in HTML are not passed on to clients; "views": true in its entry allows them'
@@ -140,12 +140,12 @@ _APART: Final = (
 )
 
 _PATIENCE: Final = 30.0
-"""How long, in seconds, calls wait for further attempts to connect during an outage of a module
+"""How long, in seconds, calls wait for further attempts to connect during an outage of a server
 that was up before.
 """
 
 _REFUSED_PATIENCE: Final = 3.0
-"""Like `_PATIENCE`, for a module that has never been up and that refused the first messages, or
+"""Like `_PATIENCE`, for a server that has never been up and that refused the first messages, or
 ended during them.
 """
 
@@ -157,12 +157,12 @@ as long as the pause before it.
 
 _NEEDED_RECONNECT_PAUSE: Final = 2.0
 _REFUSED_RECONNECT_PAUSE: Final = 5.0
-"""The longest pause, in seconds, between two attempts to connect while a call needs the module. The
-second value applies if the module refuses the connection or cannot start.
+"""The longest pause, in seconds, between two attempts to connect while a call needs the server. The
+second value applies if the server refuses the connection or cannot start.
 """
 
 _ASKED_SECONDS: Final = 3600.0
-"""How long, in seconds, a module does not count as idle after it has asked a question in place of a
+"""How long, in seconds, a server does not count as idle after it has asked a question in place of a
 result.
 """
 
@@ -1142,7 +1142,7 @@ class Module:
 
     @property
     def _is_unreachable(self) -> bool:
-        """True if nothing answered at the server's address."""
+        """Whether nothing answered at the server's address."""
         return isinstance(self._error, ModuleConnectError) and self._error.unreachable
 
     def _is_worth_waiting(self, patience: float | None = None) -> bool:
@@ -1646,7 +1646,7 @@ class _Attempts:
 
     @property
     def are_over(self) -> bool:
-        """True if the time allowed for the call is over."""
+        """Whether the time allowed for the call has expired."""
         return anyio.current_time() >= self.deadline
 
     def note_unanswered(self, error: ModuleDownError) -> bool:

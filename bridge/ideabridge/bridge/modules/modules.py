@@ -80,8 +80,8 @@ if TYPE_CHECKING:
     from ideabridge.bridge.trust import Variables
 
 _CLOSE_SECONDS: Final = 1.7
-"""Maximum time, in seconds, that closing all modules can take. Hosts kill this process after two
-seconds.
+"""The maximum time, in seconds, that closing all servers can take. Hosts kill this process after
+two seconds.
 """
 
 
@@ -90,7 +90,7 @@ class ModuleSource(Protocol):
 
     @property
     def modules(self) -> Mapping[str, ModuleConfiguration]:
-        """The entries of the servers, by name."""
+        """The entries of the servers, keyed by name."""
         ...
 
     @property

@@ -15,14 +15,14 @@ from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.names import printable_line
 
 MAX_ODDITIES: Final = 40
-"""Maximum number of different notes that are stored for one module. Further notes are only
+"""The maximum number of different notes that are stored for one server. Further notes are only
 counted.
 """
 
 _CHARACTERS: Final = 300
 _STORED: Final = 2000
-"""Number of characters of an example that are stored. Fewer characters are shown, so that a secret
-is recognised even if the shown text ends within the secret.
+"""The number of characters of an example that are stored. Fewer characters are shown, so that a
+secret is recognised even if the shown text ends within the secret.
 """
 _EXAMPLE_CHARACTERS: Final = 120
 

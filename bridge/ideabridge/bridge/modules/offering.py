@@ -33,7 +33,7 @@ Kind = Literal["resources", "templates", "prompts"]
 OFFERED_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 _ASKED: Final = Patience(page=3.0, whole=6.0)
-"""Maximum time, in seconds, for the pages after the first page, while someone waits for the
+"""The maximum time, in seconds, for the pages after the first page, while someone waits for the
 list.
 """
 

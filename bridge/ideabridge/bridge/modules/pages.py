@@ -18,10 +18,10 @@ from pydantic import ValidationError
 MAX_ENTRIES: Final = 10_000
 MAX_PAGES: Final = 1000
 MAX_EMPTY_PAGES: Final = 100
-"""Maximum number of consecutive pages without an entry."""
+"""The maximum number of consecutive pages without an entry."""
 
 MAX_LIST_BYTES: Final = 32 * 1024 * 1024
-"""Maximum total size, in bytes, of the pages of one list. The definitions of 10,000 tools, each
+"""The maximum total size, in bytes, of the pages of one list. The definitions of 10,000 tools, each
 with a page of text, stay below this limit.
 """
 

@@ -56,7 +56,7 @@ from ideabridge.bridge.modules.oddities import Oddities
 from ideabridge.tools.encoding import MAX_DEPTH, kind_of
 
 MAX_UNANSWERED: Final = 10_000
-"""Maximum number of unanswered requests whose methods are remembered."""
+"""The maximum number of unanswered requests whose methods are remembered."""
 
 STRUCTURED: Final = f"ideabridge/structuredContent-{token_hex(8)}"
 """The `_meta` key under which structured content other than an object passes through the models of

@@ -51,8 +51,8 @@ _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = 
     types.CallToolResult | types.InputRequiredResult
 )
 MAX_ERROR_DATA: Final = 64 * 1024
-"""Maximum size of an error's data, in bytes of JSON, and of its message, in characters. Larger data
-is left out, and the message says so.
+"""The maximum size of an error's data, in bytes of JSON, and of its message, in characters. Larger
+data is left out, and the message says so.
 """
 _NO_CHANNEL: Final = (
     "no back-channel for server-initiated requests",
@@ -62,7 +62,7 @@ _NO_CHANNEL: Final = (
 question in a separate request, which version 2026-07-28 does not allow.
 """
 _DATA: Final = 1000
-"""Maximum number of characters of an error's data that the error's message shows."""
+"""The maximum number of characters of an error's data that the error's message shows."""
 
 _CLOSED: Final = (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError)
 """The messages of the errors that the SDK raises if a connection that was usable closes."""

@@ -26,12 +26,12 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 _PARTS: Final = 100
-"""Maximum number of blocks in a result, and of members or items in its structured content, that are
-compared.
+"""The maximum number of blocks in a result, and of members or items in its structured content, that
+are compared.
 """
 
 _FAULTS: Final = 800
-"""Maximum length, in characters, of an error about a result that violates the schema."""
+"""The maximum length, in characters, of an error about a result that violates the schema."""
 
 
 class ResultReader:

@@ -30,35 +30,35 @@ from ideabridge.tools.names import counted
 logger: Final = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 1024 * 1024
-"""Size, in bytes, at which a log file is moved aside. One earlier file is kept, so a log takes up
-at most twice this size.
+"""The size, in bytes, at which a log file is moved aside. One earlier file is kept, so a log takes
+up at most twice this size.
 """
 
 MAX_LINE: Final = 2000
-"""Maximum number of characters of a line that are kept."""
+"""The maximum number of characters of a line that are kept."""
 
 _MAX_LOGGER: Final = 100
 _MAX_TOKEN: Final = 1000
-"""Maximum length, in characters, of a log message's origin, and of a string that is recognised as a
-secret by its form.
+"""The maximum length, in characters, of a log message's origin, and of a string that is recognised
+as a secret by its form.
 """
 
 _MAX_DATA: Final = 64 * 1024
-"""Number of characters of a log message's value that are searched for secrets."""
+"""The number of characters of a log message's value that are searched for secrets."""
 
 _BURST_BYTES: Final = 256 * 1024
 _BYTES_PER_SECOND: Final = 8 * 1024
-"""Number of bytes that a server can log in one burst, and per second on average."""
+"""The number of bytes that a server can log in one burst, and per second on average."""
 
 _MASKED: Final = re.compile(r"(\[secret:[^\]]*\])")
 """Matches the text that has replaced a secret."""
 
 _MESSAGE_LINES: Final = 100
-"""Maximum number of lines in one log message."""
+"""The maximum number of lines in one log message."""
 
 LogSource = Literal["stderr", "message", "ideabridge"]
-"""The source of a line. `stderr`: the server wrote the line to standard error. `message`: the line
-is a log message of the protocol. `ideabridge`: ideabridge noted the line about the server.
+"""The source of a line: `stderr` if the server wrote it to standard error, `message` if it is a log
+message of the protocol, or `ideabridge` if ideabridge wrote it about the server.
 """
 
 LEVELS: Final = (

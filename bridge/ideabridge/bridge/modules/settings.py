@@ -40,8 +40,8 @@ Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 """A string without NUL characters, which command lines, headers and environments do not allow."""
 
 DEFAULT_SENDS: Final = 3
-"""Default of `retry`: the maximum number of times that a call to a repeatable tool is sent if the
-connection is lost before the answer.
+"""The default of `retry`: the maximum number of times that a call to a repeatable tool is sent if
+the connection is lost before the answer.
 """
 
 MAX_SENDS: Final = 10
@@ -733,21 +733,21 @@ def _read_variable(
 
 
 Era = Literal["legacy", "modern"]
-"""The era of the protocol. legacy: 2025-11-25 and earlier (handshake). modern: 2026-07-28
-(stateless).
+"""The era of the protocol: `legacy` for 2025-11-25 and earlier (with a handshake), `modern` for
+2026-07-28 (stateless).
 """
 
 ModuleState = Literal["idle", "connecting", "up", "down", "failed", "unusable", "disabled"]
-"""`idle`: the module is not started, and its first use starts it. `down`: the module was up, and
-the next call reconnects to it. `failed`: the module could not be reached, and is tried again.
-`unusable`: no attempt is made, because the module's configuration cannot be used.
+"""`idle`: the server is not started, and its first use starts it. `down`: the server was up, and
+the next call reconnects to it. `failed`: the server could not be reached, and is tried again.
+`unusable`: no attempt is made, because the server's configuration cannot be used.
 """
 
 Sharing = Literal["shared", "session"]
-"""The clients that share one process of a module; see `ModuleConfiguration.sharing`."""
+"""The clients that share one process of a server; see `ModuleConfiguration.sharing`."""
 
 _LONG_AWAY: Final = 5.0
-"""Number of seconds after which the status mentions how long a module has been away."""
+"""The number of seconds after which the status mentions how long a server has been away."""
 
 
 @dataclass(frozen=True, slots=True)

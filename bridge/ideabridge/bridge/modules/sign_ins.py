@@ -38,13 +38,13 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable
 
 MOST_SIGN_IN_BYTES: Final = 256 * 1024
-"""Maximum size of one sign-in, in bytes of JSON. Tokens and metadata come from servers that are not
-trusted.
+"""The maximum size of one sign-in, in bytes of JSON. Tokens and metadata come from servers that are
+not trusted.
 """
 
 _LOCK_PAUSE: Final = 0.05
 _HEAD_BYTES: Final = 64 * 1024
-"""Number of bytes at the start of a file that contain everything except the sign-in itself."""
+"""The number of bytes at the start of a file that contain everything except the sign-in itself."""
 
 _SIGN_IN: Final = b',\n "sign_in": '
 """The text between the head of a file and the sign-in. Each member of the file is on a line of its

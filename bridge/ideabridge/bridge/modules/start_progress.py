@@ -19,12 +19,12 @@ _REPORT_SECONDS: Final = 2.0
 """How long, in seconds, a call waits before the first report and between reports."""
 
 _STEP: Final = 1e-6
-"""Amount by which each report increases the progress. The amount is small, because the progress of
-a call must never decrease, and the call's own numbers come later.
+"""The amount by which each report increases the progress. The amount is small, because the progress
+of a call must never decrease, and the call's own numbers come later.
 """
 
 _MOST_NAMED: Final = 5
-"""Maximum number of modules that a report names."""
+"""The maximum number of servers that a report names."""
 
 
 async def reporting_starts(

@@ -45,7 +45,7 @@ from ideabridge.bridge.secrets import everywhere_masked
 from ideabridge.tools.encoding import count_values
 
 _ENDS: Final = 512
-"""Number of bytes that are stored from each end of a line over the limit."""
+"""The number of bytes that are stored from each end of a line over the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,15 +315,15 @@ INHERITED: Final = (
 """The environment variables that a child process inherits: locations and proxies, but no tokens."""
 
 STDIN_GRACE: Final = 0.5
-"""Time, in seconds, that a child has to end on its own after its input is closed."""
+"""The time, in seconds, that a child has to end on its own after its input is closed."""
 TERM_GRACE: Final = 0.5
-"""Time, in seconds, that a group has to end after SIGTERM."""
+"""The time, in seconds, that a group has to end after SIGTERM."""
 KILL_GRACE: Final = 0.5
-"""Time, in seconds, to wait for the end of killed processes."""
+"""The time, in seconds, to wait for the end of killed processes."""
 _POLL: Final = 0.005
 _DRAIN_SECONDS: Final = 0.3
-"""Time, in seconds, to wait for the exit code after the pipes close, and for the remaining output
-after the exit.
+"""The time, in seconds, to wait for the exit code after the pipes close, and for the remaining
+output after the exit.
 """
 
 
@@ -516,7 +516,7 @@ async def _becomes_true(condition: Callable[[], bool], seconds: float, poll: flo
 
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
-"""Default limit on the size of one message from a child, in bytes."""
+"""The default limit on the size of one message from a child, in bytes."""
 BYTES_FOR_VALUE: Final = 16
 """A message can contain one JSON value for each such number of bytes in its size limit. The number
 of values is limited because parsed values take more memory than their text.
@@ -532,7 +532,7 @@ line ends the connection.
 
 
 LINES_AT_ONCE: Final = 100
-"""Number of a module's lines or events that are read before other tasks get a turn."""
+"""The number of a server's lines or events that are read before other tasks get a turn."""
 
 
 def most_values(max_bytes: int) -> int:

@@ -42,10 +42,10 @@ REOPEN_SECONDS: Final = 0.5
 _REOPEN_DEFAULT: Final = 1.0
 _REOPEN_MOST: Final = 300.0
 _MOST_FAILURES: Final = 2
-"""Number of consecutive failures after which a stream is no longer reopened."""
+"""The number of consecutive failures after which a stream is no longer reopened."""
 
 _LONG_SECONDS: Final = 5.0
-"""Minimum time, in seconds, for which a stream must stay open so that it does not count as a
+"""The minimum time, in seconds, for which a stream must stay open so that it does not count as a
 failure.
 """
 
@@ -53,7 +53,7 @@ ELSEWHERE_SECONDS: Final = 2.0
 """How long, in seconds, a call whose stream has ended waits for its answer on another stream."""
 
 DELETE_SECONDS: Final = 1.0
-"""Maximum time, in seconds, that the server has to end the session."""
+"""The maximum time, in seconds, that the server has to end the session."""
 
 _SESSION: Final = re.compile(r"[\x20-\x7e]{1,4096}")
 _OK: Final = 200

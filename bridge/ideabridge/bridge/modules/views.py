@@ -23,7 +23,7 @@ _SCHEME: Final = "ui:"
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 _OTHER_VIEWS: Final = "application/vnd.mcp-ui"
 _KEYS: Final = ("ui/", "openai/", "mcpui.dev/")
-"""Prefixes of the keys in `_meta` that are about views."""
+"""The prefixes of the keys in `_meta` that are about views."""
 
 
 def is_view_uri(uri: str) -> bool:

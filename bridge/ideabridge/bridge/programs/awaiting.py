@@ -43,8 +43,8 @@ _WAITS: Final = frozenset({"gather", "sleep"})
 """Functions of `asyncio` whose values must be awaited, too."""
 
 _ROUNDS: Final = 3
-"""Maximum length of a chain of functions in which each function returns a call to the next. Calls
-through longer chains are not recognised. Each function in the chain costs one pass over the
+"""The maximum length of a chain of functions in which each function returns a call to the next.
+Calls through longer chains are not recognised. Each function in the chain costs one pass over the
 program.
 """
 

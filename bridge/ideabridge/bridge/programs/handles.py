@@ -37,7 +37,7 @@ from ideabridge.tools.encoding import JSON, MAX_DEPTH, encode, expect_written, n
 from ideabridge.tools.json_parts import values_in
 
 LARGE_RESULT: Final = 1_000_000
-"""Maximum size, in bytes of JSON, of a result that a program receives as a value."""
+"""The maximum size, in bytes of JSON, of a result that a program receives as a value."""
 
 READ: Final = "read"
 """The function of the module `tools` that reads part of a result."""

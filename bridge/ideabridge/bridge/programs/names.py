@@ -39,7 +39,7 @@ SERVERS: Final = "servers"
 """The module that exports every server under its own name."""
 
 LONGEST_NAME: Final = 100
-"""Maximum number of characters in a name."""
+"""The maximum number of characters in a name."""
 
 _OWN: Final = sys.stdlib_module_names | {
     "ask",
@@ -379,7 +379,7 @@ index them; helper functions take them as Any. Results over 1 MB: tools.read(x, 
 _ASKS: Final = "await ask(text, data, schema={...}) asks a mind. "
 
 LISTED_CHARACTERS: Final = 4_000
-"""Maximum number of characters of tool names that are shown to a mind."""
+"""The maximum number of characters of tool names that are shown to a mind."""
 
 
 def program_schema(tools: Sequence[Tool]) -> JSONObject:

@@ -54,12 +54,12 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.turns import asked_by
 
 _CRASHES: Final = 3
-"""Number of times that a program's worker can die at the same place before the program is
+"""The number of times that a program's worker can die at the same place before the program is
 abandoned.
 """
 
 _MESSAGE: Final = 2_000
-"""Maximum number of characters of an error that a program receives."""
+"""The maximum number of characters of an error that a program receives."""
 
 
 def setting_of(names: ProgramNames, values: JSONObject, now: float, seed: str) -> Setting:

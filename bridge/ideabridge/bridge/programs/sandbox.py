@@ -65,40 +65,40 @@ if TYPE_CHECKING:
     from pydantic_monty import ExternalModule, Monty, MontySession, SyncSnapshot
 
 LONGEST_PROGRAM: Final = 100_000
-"""Maximum number of characters in a program."""
+"""The maximum number of characters in a program."""
 
 PRINTED: Final = 64 * 1024
-"""Maximum number of characters of printed text that are kept."""
+"""The maximum number of characters of printed text that are kept."""
 
 TURN_SECONDS: Final = 5.0
-"""Maximum time, in seconds, for which a program can compute between two waits."""
+"""The maximum time, in seconds, for which a program can compute between two waits."""
 
 PROGRAM_MEMORY: Final = 256 * 1024 * 1024
-"""Maximum memory of a program, in bytes."""
+"""The maximum memory of a program, in bytes."""
 
 RECURSION: Final = 500
 READS: Final = 20_000
-"""Maximum number of times that a program can read part of a result."""
+"""The maximum number of times that a program can read part of a result."""
 
 _CHECK_SECONDS: Final = 2.0
-"""Maximum time, in seconds, that checking a program can take, including what the program computes
-before its first call.
+"""The maximum time, in seconds, that checking a program can take, including what the program
+computes before its first call.
 """
 
 _WORKERS: Final = 16
 SESSIONS: Final = 12
-"""Maximum number of sessions that hold a worker at the same time. The remaining workers are
+"""The maximum number of sessions that hold a worker at the same time. The remaining workers are
 reserved for checking programs.
 """
 
 _AGAIN: Final = 0.002
-"""Approximate time, in seconds, that each call adds when a program runs again."""
+"""The approximate time, in seconds, that each call adds when a program runs again."""
 
 _CHECKED: Final = 256
-"""Number of programs whose check results the sandbox remembers."""
+"""The number of programs whose check results the sandbox remembers."""
 
 _MESSAGE: Final = 4_000
-"""Maximum number of characters in an error."""
+"""The maximum number of characters in an error."""
 
 ASK: Final = "ask"
 """The function that asks the mind."""
@@ -585,7 +585,7 @@ _SYNTAX: Final = "invalid-syntax"
 _IMPORT: Final = "unresolved-import"
 
 _MOST_NAMED: Final = 20
-"""Maximum number of modules that the error about an import names."""
+"""The maximum number of modules that the error about an import names."""
 
 _CERTAIN: Final = frozenset(
     {
@@ -598,7 +598,7 @@ _CERTAIN: Final = frozenset(
         "unresolved-reference",
     }
 )
-"""The rules of the checker that find only code which always fails when it runs."""
+"""The rules of the checker that find only code that always fails when it runs."""
 
 _NOT_AWAITED: Final = "`CoroutineType["
 _WRONG: Final = re.compile(
@@ -933,7 +933,7 @@ class ProgramSession:
 
     @property
     def is_closed(self) -> bool:
-        """True if the session has been closed."""
+        """Whether the session has been closed."""
         return self._closed
 
     def close(self) -> None:

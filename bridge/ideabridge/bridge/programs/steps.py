@@ -26,8 +26,8 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import PROGRAM_STEP, Annotations, Tool
 
 MOST_STEPS: Final = 50
-"""Maximum number of different programs among the calls in one plan. Each program is checked before
-anything runs.
+"""The maximum number of different programs among the calls in one plan. Each program is checked
+before anything runs.
 """
 
 RUN_PROGRAM: Final = Tool(

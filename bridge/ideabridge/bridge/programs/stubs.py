@@ -26,16 +26,16 @@ from ideabridge.tools.tool import Tool
 from ideabridge.tools.typed import read_as
 
 MOST_DEPTH: Final = 6
-"""Maximum depth to which a type follows its schema."""
+"""The maximum depth to which a type follows its schema."""
 
 FIELDS: Final = 60
-"""Maximum number of fields in a typed object."""
+"""The maximum number of fields in a typed object."""
 
 SCHEMAS: Final = 500
-"""Maximum number of schemas that are read for one tool. Any further schema becomes `Any`."""
+"""The maximum number of schemas that are read for one tool. Any further schema becomes `Any`."""
 
 SIGNATURE: Final = 1_000
-"""Maximum number of characters in a signature."""
+"""The maximum number of characters in a signature."""
 
 OBSERVED: Final = " # observed"
 """Marks a result type that was only observed and is not promised by a schema."""
@@ -46,7 +46,7 @@ JSON_TEXT: Final = "Json"
 _UNION: Final = 8
 _LITERALS: Final = 30
 _LITERAL: Final = 80
-"""Maximum number of characters in a literal."""
+"""The maximum number of characters in a literal."""
 
 _DESCRIPTION: Final = 200
 _LONGEST_NAME: Final = 80
@@ -77,8 +77,8 @@ _TYPES: Final = frozenset({*_BUILTIN, *(name for names in _IMPORTED.values() for
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_]+")
 
 Form: TypeAlias = Literal["result", "parameter", "brief"]
-"""The purpose of a type. In a `result`, objects become classes. A `parameter` accepts any mapping
-or sequence. A `brief` type is one line of text, in which an object is written `{name: str, size?:
+"""What a type is for. In a `result`, objects become classes. A `parameter` accepts any mapping or
+sequence. A `brief` type is one line of text, in which an object is written `{name: str, size?:
 int}`.
 """
 

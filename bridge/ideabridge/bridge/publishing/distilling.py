@@ -29,7 +29,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSON, JSONObject
 
 ROUNDS: Final = 3
-"""Maximum number of programs that a mind can write."""
+"""The maximum number of programs that a mind can write."""
 
 
 def read_inputs(functions: Sequence[Function], inputs: Sequence[JSON] | None) -> list[JSONObject]:

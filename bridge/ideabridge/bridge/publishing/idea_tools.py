@@ -61,7 +61,7 @@ def evidence_of(publication: Publication) -> str:
 
 
 _DEEPEST: Final = 50
-"""Maximum depth to which ideas that call ideas are followed. Settings never allow a run to go
+"""The maximum depth to which ideas that call ideas are followed. Settings never allow a run to go
 deeper.
 """
 

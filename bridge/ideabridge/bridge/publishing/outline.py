@@ -20,7 +20,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import joined
 
 _MOST_NAMED: Final = 8
-"""Maximum number of tools, or of properties of the output, that a description names."""
+"""The maximum number of tools, or of properties of the output, that a description names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Outline:
 
     @property
     def is_done(self) -> bool:
-        """True if the run ended successfully."""
+        """Whether the run ended successfully."""
         return self.status == "done"
 
     def to_json(self) -> JSONObject:

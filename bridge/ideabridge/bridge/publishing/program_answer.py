@@ -12,10 +12,10 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.names import printable_line
 
 LONGEST_DESCRIPTION: Final = 300
-"""Maximum length, in characters, of a mind's description of a tool."""
+"""The maximum length, in characters, of a mind's description of a tool."""
 
 LONGEST_OF_PARAMETER: Final = 160
-"""Maximum length, in characters, of a mind's description of a parameter."""
+"""The maximum length, in characters, of a mind's description of a parameter."""
 
 
 @dataclass(frozen=True, slots=True)

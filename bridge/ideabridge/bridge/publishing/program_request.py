@@ -24,12 +24,12 @@ from ideabridge.bridge.publishing.programs import RecordedCall, RecordedResults
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 MOST_TOKENS: Final = 1_200
-"""Limit on the estimated tokens of a Request to the mind that saw the run. With the instructions
-for the answer, the total is at most 1,500.
+"""The limit on the estimated tokens of a Request to the mind that saw the run. With the
+instructions for the answer, the total is at most 1,500.
 """
 
 MUCH_ROOM: Final = 5_000
-"""Limit on the estimated tokens of a Request to a mind that sees nothing but the Request."""
+"""The limit on the estimated tokens of a Request to a mind that sees nothing but the Request."""
 
 ANSWER_SCHEMA: Final[JSONObject] = {
     "type": "object",
@@ -89,20 +89,20 @@ which everything fits is used.
 """
 
 _MOST_CALLS: Final = 200
-"""Maximum number of calls that are shown in full."""
+"""The maximum number of calls that are shown in full."""
 
 _SIGNATURE_TOKENS: Final = 250
 _OPEN_POINT_TOKENS: Final = 250
-"""Limits on the estimated tokens of some parts of a Request."""
+"""The limits on the estimated tokens of some parts of a Request."""
 
 _LONGEST_REASON: Final = 900
 _LONGEST_LINE: Final = 220
 _LONGEST_PROGRAM: Final = 6_000
 _LONGEST_TASK: Final = 300
-"""Limits on the characters of some parts of a Request."""
+"""The limits on the characters of some parts of a Request."""
 
 _MOST_TASKS: Final = 3
-"""Maximum number of a person's messages that are shown at the start of a Request."""
+"""The maximum number of a person's messages that are shown at the start of a Request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def estimated_tokens(text: str) -> int:
 
 
 _LONGEST_WORD: Final = 14
-"""Maximum number of letters in a word. Longer sequences do not count as words."""
+"""The maximum number of letters in a word. Longer sequences do not count as words."""
 
 
 def _refused_lines(refused: Sequence[RefusedProgram]) -> list[str]:

@@ -43,7 +43,7 @@ from ideabridge.tools.typed import read_as
 _WORDS_OF_MIND: Final = "An assistant wrote its program and these descriptions."
 
 _EXAMPLE: Final = 100
-"""Maximum length of an example, in characters."""
+"""The maximum length of an example, in characters."""
 
 
 @dataclass(frozen=True, slots=True)

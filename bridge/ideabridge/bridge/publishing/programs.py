@@ -79,11 +79,11 @@ from ideabridge.tools.tool import ANONYMOUS, Tool
 from ideabridge.tools.typed import read_as
 
 REPRODUCE_SECONDS: Final = 60.0
-"""Maximum time, in seconds, that a program can take with recorded results."""
+"""The maximum time, in seconds, that a program can take with recorded results."""
 
 _SHOWN_CHARACTERS: Final = 400
 _COPIED: Final = 20
-"""Maximum number of copied values that are reported."""
+"""The maximum number of copied values that are reported."""
 
 
 # -- recordings ------------------------------------------------------------------------------------
@@ -1099,7 +1099,7 @@ class ToolCallSite:
 
     @property
     def changes(self) -> bool:
-        """True if the call might change something."""
+        """Whether the call might change something."""
         return self.tool.annotations.read_only is not True
 
     @property

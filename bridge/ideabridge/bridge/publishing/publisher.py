@@ -151,10 +151,10 @@ from ideabridge.tools.typed import read_as
 T = TypeVar("T")
 
 _AWAY: Final = 1000
-"""Maximum length, in characters, of an error's list of modules that are not up."""
+"""The maximum length, in characters, of an error's list of servers that are not up."""
 
 MAX_AUDIENCE: Final = 100
-"""Maximum number of users that one publication can name."""
+"""The maximum number of users that one publication can name."""
 
 
 def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from ideabridge.bridge.store.idea import Publication
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode, list_or_empty
 
 _RECORD: Final = "program_rounds."
-"""Prefix of the keys under which the store records the rounds of a run."""
+"""The prefix of the keys under which the store records the rounds of a run."""
 
 
 def _setting_of(request: PublishRequest) -> str:

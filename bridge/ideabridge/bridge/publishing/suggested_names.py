@@ -20,14 +20,14 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import MAX_NAME, is_safe_name
 
 _MIND_SECONDS: Final = 30
-"""Maximum time, in seconds, that the mind can take."""
+"""The maximum time, in seconds, that the mind can take."""
 
 _MOST_TOOLS: Final = 12
 _MOST_PARAMETERS: Final = 12
-"""Maximum number of tools and parameters of a suggestion that the mind is shown."""
+"""The maximum number of tools and parameters of a suggestion that the mind is shown."""
 
 _LONGEST_NAME: Final = 64
-"""Maximum number of characters of a tool's or a parameter's name that the mind is shown."""
+"""The maximum number of characters of a tool's or a parameter's name that the mind is shown."""
 
 _TASK: Final = "Name the tools that were suggested."
 _INSTRUCTIONS: Final = (

@@ -45,20 +45,20 @@ from ideabridge.tools.reading import Solution
 from ideabridge.tools.tool import ToolKey
 
 MOST_RUNS: Final = 1000
-"""Number of a caller's latest runs that are compared."""
+"""The number of a caller's latest runs that are compared."""
 
 MOST_CALLS: Final = 10_000
-"""Maximum number of calls that are compared."""
+"""The maximum number of calls that are compared."""
 
 LONGEST_PART: Final = 12
-"""Maximum number of calls in a suggested part of a run. A whole run can have more."""
+"""The maximum number of calls in a suggested part of a run. A whole run can have more."""
 
 _LONGEST_RUN: Final = 100
 _EXAMINED: Final = 5
-"""Number of occurrences whose journals are read."""
+"""The number of occurrences whose journals are read."""
 
 _EXAMINATION_SECONDS: Final = 5.0
-"""Maximum time, in seconds, for examining suggestions."""
+"""The maximum time, in seconds, for examining suggestions."""
 
 _PAGE: Final = 100
 _SHOWN_CHARACTERS: Final = 32
@@ -421,12 +421,12 @@ class _Work:
 
     @property
     def origins(self) -> list[ToolKey]:
-        """The tools of its calls."""
+        """The tools of the work's calls."""
         return [call.tool.origin for call in self.calls]
 
 
 class _Drafts:
-    """Lifts runs in the same way as publishing."""
+    """Lifts runs in the same way as publishing does."""
 
     def __init__(self, store: Store, caller: str) -> None:
         self._store = store

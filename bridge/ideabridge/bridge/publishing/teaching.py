@@ -27,7 +27,7 @@ from ideabridge.tools.threads import compute_in_thread
 logger: Final = logging.getLogger(__name__)
 
 _MOST_REPLAYS: Final = 1_000
-"""Maximum number of replays that are awaited at the same time. Further replays do not add
+"""The maximum number of replays that are awaited at the same time. Further replays do not add
 evidence.
 """
 

@@ -73,10 +73,10 @@ MEMBERS: Final = (
 """Allowed properties of a document. `$schema` is only for editors."""
 
 MAX_TEXT: Final = 4000
-"""Maximum length of a description, in characters."""
+"""The maximum length of a description, in characters."""
 
 MAX_TOOLS: Final = 1000
-"""Maximum number of tool names and patterns in a document, and of tags."""
+"""The maximum number of tool names and patterns in a document, and of tags."""
 
 _TITLE: Final = 200
 _NO_INPUT: Final[JSONObject] = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -550,7 +550,7 @@ def _program(solution: JSONObject) -> Solution:
 
 
 def _as_stored(solution: Solution) -> JSONObject:
-    """Return a solution in the form that an idea has."""
+    """Return a solution in the form in which ideas contain it."""
     if solution.program is not None:
         return {"program": solution.program}
     return {"calls": solution.calls, "output": solution.output}

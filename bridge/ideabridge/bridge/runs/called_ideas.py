@@ -26,7 +26,7 @@ class IdeaVersion(NamedTuple):
 
     @classmethod
     def of(cls, publication: Publication) -> IdeaVersion:
-        """Return the version that a publication is."""
+        """Return the version of the idea that a publication publishes."""
         return cls(publication.name, publication.version)
 
     @property

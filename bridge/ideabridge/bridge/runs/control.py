@@ -37,10 +37,10 @@ from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 LISTENS_SECONDS: Final = 0.5
-"""Interval, in seconds, at which this process checks for requests from other processes."""
+"""The interval, in seconds, at which this process checks for requests from other processes."""
 
 ANSWERS_SECONDS: Final = 5.0
-"""Time, in seconds, to wait for the driver of a run to act on a cancellation or a decision."""
+"""The time, in seconds, to wait for the driver of a run to act on a cancellation or a decision."""
 
 
 def _who(record: RunRecord) -> str:

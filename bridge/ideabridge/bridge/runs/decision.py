@@ -55,12 +55,12 @@ from ideabridge.bridge.store.queue import QUEUED
 from ideabridge.bridge.store.run_record import Handover, RunRecord
 
 MOST_TAKEN_UP: Final = 2
-"""Maximum number of times that a run is taken up without progress. After that, the run is set aside
-until a person asks for it.
+"""The maximum number of times that a run is taken up without progress. After that, the run is set
+aside until a person asks for it.
 """
 
 ORPHANED: Final = "the run of this room has ended, or the call that this room answers was cancelled"
-"""The recorded reason if a room is ended because its call has ended."""
+"""The recorded reason for ending a room whose call has ended."""
 
 
 def is_set_aside(record: RunRecord) -> bool:
@@ -161,7 +161,7 @@ class Facts:
 
     @property
     def is_room(self) -> bool:
-        """True if the run answers a call from another run."""
+        """Whether the run answers a call from another run."""
         return self.record.parent is not None
 
     @property

@@ -44,23 +44,23 @@ SESSION_PAUSE: Final = 600.0
 """A session ends this many seconds after the end of its last call."""
 
 _MARGIN: Final = 60.0
-"""Minimum time, in seconds, between the end of a session and its conversion into a run, so that its
-last calls have been written.
+"""The minimum time, in seconds, between the end of a session and its conversion into a run, so that
+its last calls have been written.
 """
 
 MOST_CALLS: Final = 2000
-"""Maximum number of calls in one session. The next call begins a new session."""
+"""The maximum number of calls in one session. The next call begins a new session."""
 
 RESULT_BYTES: Final = 1_000_000
-"""Maximum size, in bytes, of a call's stored parameters. The same limit applies to the call's
+"""The maximum size, in bytes, of a call's stored parameters. The same limit applies to the call's
 stored result.
 """
 
 SESSION_BYTES: Final = 16_000_000
-"""Maximum size, in bytes, of the stored calls in one session."""
+"""The maximum size, in bytes, of the stored calls in one session."""
 
 LISTED_SESSIONS: Final = 5
-"""Maximum number of sessions in a list."""
+"""The maximum number of sessions in a list."""
 
 _SEARCHED_SESSIONS: Final = 100
 """The number of latest sessions among which the reference `session` is resolved."""

@@ -46,16 +46,16 @@ from ideabridge.tools.toolbox import Toolbox
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
 
 PATIENCE = 30.0
-"""How long, in seconds, a call waits for a module to connect. A resumed run can continue before its
-modules have connected.
+"""How long, in seconds, a call waits for a server to connect. A resumed run can continue before its
+servers have connected.
 """
 
 _ERROR_CHARACTERS = 4096
 
 
 CALLER_MEMORY = 1024 * 1024 * 1024
-"""Limit on the approximate memory, in bytes, that the contexts, results and outputs of one caller's
-runs take together.
+"""The limit on the approximate memory, in bytes, that the contexts, results and outputs of one
+caller's runs take together.
 """
 
 MEMORY_STEP = 4 * 1024 * 1024

@@ -20,7 +20,7 @@ from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.queue import QUEUED
 
 FOLLOWS_SECONDS: Final = 0.25
-"""Interval, in seconds, at which the journals are read if the store cannot notify."""
+"""The interval, in seconds, at which the journals are read if the store cannot notify."""
 
 ALONE_SECONDS: Final = 3.0
 """How long, in seconds, to wait for a server to take up a run whose driver is gone. After that, the

@@ -15,7 +15,7 @@ from ideabridge.tools.names import joined
 from ideabridge.tools.tool import ANONYMOUS, IDEA, ToolKey, is_idea
 
 _MOST_NAMED: Final = 3
-"""Maximum number of missing tools and ideas that a reason names."""
+"""The maximum number of missing tools and ideas that a reason names."""
 
 
 def why_not_here(

@@ -22,22 +22,22 @@ from ideabridge.tools.json_parts import json_type
 from ideabridge.tools.tool import Tool
 
 INSPECTION_SECONDS: Final = 1.0
-"""Minimum time, in seconds, between two inspections of the same tool's results for the same owner
-of runs.
+"""The minimum time, in seconds, between two inspections of the same tool's results for the same
+owner of runs.
 """
 
 _STORED: Final = 4
-"""Maximum number of different shapes stored for a tool."""
+"""The maximum number of different shapes stored for a tool."""
 
 _MOST_BYTES: Final = 1500
-"""Maximum size of one shape, in bytes of JSON."""
+"""The maximum size of one shape, in bytes of JSON."""
 
 _MOST_DEPTH: Final = 5
 _NAMES: Final = 20
 _MOST_ITEMS: Final = 4
 _PARTS: Final = 100
 _TEXT: Final = 32_768
-"""Maximum length, in characters, of a string that is searched for JSON."""
+"""The maximum length, in characters, of a string that is searched for JSON."""
 
 _TRACKED: Final = 4096
 _NAME: Final = re.compile(r"[A-Za-z_$@][A-Za-z0-9_$.:-]{0,39}", re.ASCII)

@@ -86,15 +86,15 @@ DecisionName: TypeAlias = Choice
 """A possible decision on a question; see `Decision.decision`."""
 
 _MOST_NAMED: Final = 5
-"""Maximum number of pending approvals that an error names."""
+"""The maximum number of pending approvals that an error names."""
 
 _NAP: Final = 60.0
-"""Interval, in seconds, at which the clock is checked. This is necessary because a computer's
+"""The interval, in seconds, at which the clock is checked. This is necessary because a computer's
 timers stop while it sleeps, but its clock does not.
 """
 
 _AGAIN: Final = 1.0
-"""Time, in seconds, to wait before resubmitting a decision that the store did not accept."""
+"""The time, in seconds, to wait before resubmitting a decision that the store did not accept."""
 
 _REASON_CHARACTERS: Final = 2000
 
@@ -256,7 +256,7 @@ def _pending_names(machine: Machine) -> str:
 
 
 _CALL: Final = re.compile(r"[a-z]+([0-9]{1,9})(?![0-9])", re.ASCII)
-"""The number of the call in an approval id: `a12-91728a54d476`, `o12.3-...`."""
+"""Matches the number of the call in an approval id, such as `a12-91728a54d476` or `o12.3-...`."""
 
 
 def _questions_of(progress: Progress) -> Iterator[Question]:

@@ -59,7 +59,7 @@ class RecordedRun:
 
     @property
     def has_results(self) -> bool:
-        """True if one of its calls has succeeded."""
+        """Whether at least one call of the run succeeded."""
         return any(progress.status is CallStatus.DONE for progress in self.machine.history)
 
     @property

@@ -44,31 +44,31 @@ from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 
 TAKEN_UP_AT_ONCE: Final = 8
-"""Maximum number of runs that are taken up at the same time. The next run follows when one of these
-runs has ended or waits for someone, or after `_HELD_SECONDS`.
+"""The maximum number of runs that are taken up at the same time. The next run follows when one of
+these runs has ended or waits for someone, or after `_HELD_SECONDS`.
 """
 
 MOST_IN_SWEEP: Final = 1000
-"""Maximum number of runs in a sweep. The latest runs go first."""
+"""The maximum number of runs in a sweep. The latest runs go first."""
 
 SWEEP_SECONDS: Final = 1.0
-"""Average time, in seconds, between two sweeps of a server. The interval is random, so that servers
-do not all sweep at the same moment.
+"""The average time, in seconds, between two sweeps of a server. The interval is random, so that
+servers do not all sweep at the same moment.
 """
 
 _HELD_SECONDS: Final = 1.0
-"""Time, in seconds, to wait after taking up a run before taking up others: a run that crashes its
-process usually does so immediately.
+"""The time, in seconds, to wait after taking up a run before taking up others: a run that crashes
+its process usually does so immediately.
 """
 
 _MOST_DELAY: Final = 60.0
-"""Maximum delay, in seconds, before a run that could not be taken up is tried again. The delay
+"""The maximum delay, in seconds, before a run that could not be taken up is tried again. The delay
 starts at 1 s and doubles.
 """
 
 _MOST_DELAY_BY_STORE: Final = 4.0
-"""Maximum delay, in seconds, if only the store failed or another process had the run. Such causes
-are temporary and are not reported.
+"""The maximum delay, in seconds, if only the store failed or another process had the run. Such
+causes are temporary and are not reported.
 """
 
 Tell = Callable[[RunRecord, str], None]

@@ -76,10 +76,12 @@ from ideabridge.tools.names import counted
 from ideabridge.tools.threads import compute_in_thread
 
 _AT_HAND = 256
-"""Number of runs in memory above which runs that have ended or are waiting are dropped."""
+"""The number of runs in memory above which runs that have ended or are waiting are dropped."""
 
 _FIRST_EVENTS: Final = 2
-"""Maximum number of events that a run can begin with: its start and, for a plan, its Solution."""
+"""The maximum number of events that a run can begin with: its start and, for a plan, its
+Solution.
+"""
 
 
 def memory_of_start(events: Sequence[Event]) -> int:
@@ -417,7 +419,7 @@ class Registry:
 
     @property
     def is_at_work(self) -> bool:
-        """True if this process drives a run."""
+        """Whether this process drives a run."""
         return any(True for _ in self._driven())
 
     def _driven(self) -> Iterator[Run]:

@@ -57,7 +57,7 @@ from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import PROGRAM_STEP, Tool
 
 _AGAIN: Final = 1.0
-"""Time, in seconds, after which a room tries again to hand its result to a parent that another
+"""The time, in seconds, after which a room tries again to hand its result to a parent that another
 process drives.
 """
 

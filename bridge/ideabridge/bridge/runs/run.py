@@ -132,12 +132,12 @@ continue in this process.
 logger: Final = logging.getLogger(__name__)
 
 _NOTES: Final = 20
-"""Maximum number of entries of each kind in an answer. The kinds are decisions, assumptions,
+"""The maximum number of entries of each kind in an answer. The kinds are decisions, assumptions,
 skipped calls and notes.
 """
 
 _WRITTEN: Final = 64 * 1024
-"""Maximum size, in bytes, of a Solution whose original text is stored next to the form that
+"""The maximum size, in bytes, of a Solution whose original text is stored next to the form that
 satisfies its schema.
 """
 
@@ -301,7 +301,7 @@ class Run:
 
     @property
     def is_elsewhere(self) -> bool:
-        """True unless this process drives the run."""
+        """Whether the run is not driven by this process."""
         drives = self.driver.epoch is not None or self.driver.unwritten or self.runner.is_behind
         return not drives and self.runner.lost is None and not self.machine.ended
 

@@ -105,10 +105,10 @@ from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.turns import asked_by
 
 _CHARACTERS: Final = 500
-"""Maximum length, in characters, of a defect's message in a run's report."""
+"""The maximum length, in characters, of a defect's message in a run's report."""
 
 _MOST_PAUSE: Final = 2.0
-"""Maximum pause, in seconds, between posting two large results."""
+"""The maximum pause, in seconds, between posting two large results."""
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ Watcher: TypeAlias = Callable[[Event], None]
 """A function that is called with every event after it was applied and journaled."""
 
 ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], None]
-"""A function that is called with (call, progress, total, message) when an activity or a module
+"""A function that is called with (call, progress, total, message) when an activity or a server
 reports progress.
 """
 
@@ -984,7 +984,7 @@ class RunningCalls:
 
     @property
     def are_running(self) -> bool:
-        """True while a call is running."""
+        """Whether a call is running."""
         return bool(self._handles)
 
     def start(self, effect: Execute) -> None:

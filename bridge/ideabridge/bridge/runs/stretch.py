@@ -41,7 +41,7 @@ from ideabridge.tools.tool import Tool, is_idea
 from ideabridge.tools.typed import read_as
 
 KIND = "session"
-"""The kind of these runs."""
+"""The kind of runs that consist of ended calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,11 @@ from ideabridge.tools.reading import BESIDE_PROGRAM, Solution, read_program, rea
 from ideabridge.tools.typed import read_as
 
 INLINE: Final = 4096
-"""Maximum size, in bytes of JSON, of a value that an answer shows in full."""
+"""The maximum size, in bytes of JSON, of a value that an answer shows in full."""
 
 RESULTS: Final = 128 * 1024
-"""Maximum size, in bytes, of the results in one answer. Beyond this, the answer shows references.
+"""The maximum size, in bytes, of the results in one answer. Beyond this, the answer shows
+references.
 """
 
 

@@ -14,7 +14,7 @@ from ideabridge.bridge.store.queue import QueuedRun
 from ideabridge.bridge.store.users import SEES_ALL, user_of
 
 POLL_SECONDS: Final = 0.25
-"""Interval, in seconds, at which the queue is checked if the store cannot notify."""
+"""The interval, in seconds, at which the queue is checked if the store cannot notify."""
 
 
 class Worker:

@@ -12,12 +12,12 @@ from ideabridge.bridge.store.settings import StoredSettings
 from ideabridge.tools.encoding import JSON, decode_trusted, encode
 
 _CALLS: Final = "calls "
-"""Prefix of the settings key under which a module's calls are stored. The name of the module
+"""The prefix of the settings key under which a server's calls are stored. The name of the server
 follows.
 """
 
 CALLS: Final = "calls"
-"""The topic of the notification that a call to a module has ended."""
+"""The topic of the notification that a call to a server has ended."""
 
 
 class CallPlace(NamedTuple):

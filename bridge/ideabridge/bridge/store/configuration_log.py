@@ -9,7 +9,7 @@ from ideabridge.bridge.store.database import Database
 from ideabridge.tools.encoding import decode_trusted, encode_text
 
 MOST_CHANGES: Final = 1000
-"""Maximum number of stored changes. The oldest entries are deleted first."""
+"""The maximum number of stored changes. The oldest entries are deleted first."""
 
 _SAME_SECONDS: Final = 10.0
 """Equal changes that are reported within this many seconds are stored once, because each process

@@ -38,24 +38,24 @@ from ideabridge.bridge.store.ropes import LONG_BYTES, cut
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
 INLINE: Final = 64
-"""Maximum number of entries in a context that is not cut."""
+"""The maximum number of entries in a context that is not cut."""
 
 LONGEST_STRETCH: Final = 128
-"""Maximum number of entries in a stretch. A longer stretch is always cut."""
+"""The maximum number of entries in a stretch. A longer stretch is always cut."""
 
 LAG: Final = 1024
-"""Approximate maximum number of rows that are not yet in `content_keys`."""
+"""The approximate maximum number of rows that are not yet in `content_keys`."""
 
 CACHED_ROWS: Final = 16_384
-"""Maximum number of row numbers that a process remembers."""
+"""The maximum number of row numbers that a process remembers."""
 
 SWEPT: Final = "swept"
-"""Key of the counter of transactions that deleted contents. Each of these transactions invalidates
-the remembered row numbers.
+"""The key of the counter of transactions that deleted contents. Each of these transactions
+invalidates the remembered row numbers.
 """
 
 _KEYED: Final = "keyed"
-"""Key of the counter that holds the last row in `content_keys`."""
+"""The key of the counter that holds the last row in `content_keys`."""
 
 PARTS: Final = {
     "run_started": ("context", "tools", "settings", "output_schema", "why"),
@@ -81,7 +81,9 @@ SHORT_BYTES: Final = 128
 """
 
 _MOST_INLINE: Final = 8
-"""If an event contains more messages or tools than this, their list is stored in `contents`."""
+"""The maximum number of messages or tools in an event whose list stays in the event. Longer lists
+are stored in `contents`.
+"""
 
 _FIRST: Final = Struct(">q")
 

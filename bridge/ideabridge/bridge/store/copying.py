@@ -22,12 +22,12 @@ from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import StoreCopyError
 
 MARK: Final = "copying"
-"""Key of the counter that marks an unfinished copy. Its value is a hash of the source's
+"""The key of the counter that marks an unfinished copy. Its value is a hash of the source's
 location.
 """
 
 _BATCH: Final = 500
-"""Number of rows that one transaction copies."""
+"""The number of rows that one transaction copies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ideabridge.bridge.store.search import OPEN_TO
 from ideabridge.bridge.store.users import Viewer, only_of, only_owner
 
 MOST_DAYS: Final = 92
-"""Maximum number of days that one request covers."""
+"""The maximum number of days that one request covers."""
 
 _FAILED_DIRECTLY: Final = ("error", "unknown")
 

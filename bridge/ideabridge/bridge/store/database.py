@@ -408,7 +408,7 @@ class Database(ABC):
 
     @property
     def impatient(self) -> bool:
-        """True if the patience of this thread is set."""
+        """Whether the patience of this thread is set."""
         return hasattr(self._of_thread, "patience")
 
     @property

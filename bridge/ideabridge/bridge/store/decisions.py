@@ -14,11 +14,11 @@ from ideabridge.tools.encoding import JSON, decode_trusted
 from ideabridge.tools.typed import read_as
 
 _DECIDED_RUNS: Final = 1000
-"""Number of the newest runs that `Decisions.latest` covers. It reads their whole journals."""
+"""The number of the newest runs that `Decisions.latest` covers. It reads their whole journals."""
 
 _MOST_READ: Final = 1000
-"""Maximum number of decisions that `Decisions.latest` reads, so that a rule that decided about very
-many calls does not delay it.
+"""The maximum number of decisions that `Decisions.latest` reads, so that a rule that decided about
+very many calls does not delay it.
 """
 
 _BEGINNINGS: Final = (

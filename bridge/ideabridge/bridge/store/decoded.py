@@ -9,12 +9,12 @@ from typing import Final
 from ideabridge.tools.encoding import JSON, decode_trusted, memory_of
 
 LONG_TEXT: Final = 20_000
-"""Minimum length, in characters, of a string whose value is cached. Decoding a shorter string takes
-less than a millisecond.
+"""The minimum length, in characters, of a string whose value is cached. Decoding a shorter string
+takes less than a millisecond.
 """
 
 MOST_CACHED_BYTES: Final = 64 * 1024 * 1024
-"""Approximate limit, in bytes of memory, for all cached values together."""
+"""The approximate limit, in bytes of memory, for all cached values together."""
 
 
 class Decoded:

@@ -12,14 +12,14 @@ from ideabridge.bridge.store.search import check_limit
 from ideabridge.bridge.store.users import Viewer, only_of
 
 MAX_ROWS: Final = 200_000
-"""Maximum number of stored calls from all callers. The oldest entries are deleted first."""
+"""The maximum number of stored calls from all callers. The oldest entries are deleted first."""
 
 MAX_AGE_S: Final = 90 * 86_400.0
 """How long, in seconds, a call is stored."""
 
 DirectOutcome: TypeAlias = Literal["ok", "error", "denied", "asked", "cancelled", "unknown"]
-"""How a direct call ended. `asked`: it became a run that is waiting for approval. `unknown`: it
-might have taken effect.
+"""How a direct call ended. `asked` means that it became a run that is waiting for approval,
+`unknown` that it might have taken effect.
 """
 
 

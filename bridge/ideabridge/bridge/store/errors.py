@@ -54,7 +54,7 @@ class StoreGoneError(StoreError):
 
 
 class StoreClosedError(StoreError):
-    """The store was used after `close`."""
+    """Raised when the store is used after `close`."""
 
 
 class StoreExtraError(StoreError):
@@ -82,7 +82,7 @@ class UnknownIdeaError(StoreError):
 
 
 class AmbiguousIdeaError(StoreError):
-    """More than one idea starts with this prefix."""
+    """Raised when several ideas start with the given prefix."""
 
 
 class IdeaDocumentError(StoreError):
@@ -112,7 +112,7 @@ class QueryError(StoreError):
 
 
 class FilterError(StoreError):
-    """A filter for a list or search is invalid."""
+    """Raised when a filter for a list or search is invalid."""
 
 
 class PublicationNameError(StoreError):
@@ -136,7 +136,7 @@ class NotInProfileError(UnknownPublicationError):
 
 
 class NameTakenError(StoreError):
-    """The name is published by another owner."""
+    """Raised when the name is published by another owner."""
 
 
 class UserError(StoreError):
@@ -144,11 +144,11 @@ class UserError(StoreError):
 
 
 class UnknownUserError(UserError):
-    """No user has this name."""
+    """Raised when no user has the given name."""
 
 
 class UnknownTokenError(UserError):
-    """No token has this id."""
+    """Raised when no token has the given id."""
 
 
 class UnknownRunError(StoreError):
@@ -156,7 +156,7 @@ class UnknownRunError(StoreError):
 
 
 class RunExistsError(StoreError):
-    """A run with this id already exists."""
+    """Raised when a run with the given id already exists."""
 
 
 class PruningStoppedError(StoreError):

@@ -111,12 +111,12 @@ class Idea:
 
     @property
     def id(self) -> str:
-        """The idea's id: 64 hex digits."""
+        """The id of the idea, as 64 hex digits."""
         return self.encoded.idea.hex()
 
     @property
     def request_id(self) -> str:
-        """The id of its Request: 64 hex digits."""
+        """The id of the idea's Request, as 64 hex digits."""
         return self.encoded.request.hex()
 
 

@@ -71,7 +71,7 @@ LAG: Final = 2048
 """When about this many ideas are waiting to be indexed, a save indexes a batch."""
 
 _MOST_ALIKE: Final = 1000
-"""Maximum number of ideas with the same id prefix that are checked for whether the caller sees
+"""The maximum number of ideas with the same id prefix that are checked for whether the caller sees
 them. A prefix of 6 digits reaches this limit only in a store with billions of ideas.
 """
 
@@ -222,7 +222,7 @@ class Ideas:
         self._search = search
         self._users = users
         self._indexed = 0
-        """The last indexed row that this process knows of."""
+        """The last indexed row that this process knows about."""
 
     def save(self, idea: Idea, meta: IdeaMeta) -> str:
         """Save an idea, and return its id.

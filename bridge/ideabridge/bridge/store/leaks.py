@@ -17,7 +17,7 @@ FindSecrets: TypeAlias = Callable[[str], Sequence[str]]
 """A function that returns the names of the configured secrets that occur in a string."""
 
 _MOST_LISTED: Final = 10
-"""Maximum number of places that an error lists."""
+"""The maximum number of places that an error lists."""
 
 _SHAPES: Final = {
     "a GitHub token": r"gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,}",

@@ -8,7 +8,7 @@ from ideabridge.bridge.store.database import Database
 from ideabridge.bridge.store.errors import UnknownRunError
 
 LEASE_SECONDS: Final = 15.0
-"""Default duration, in seconds, of a lease without a heartbeat."""
+"""The default duration, in seconds, of a lease without a heartbeat."""
 
 
 class Lease(NamedTuple):

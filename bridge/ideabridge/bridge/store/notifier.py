@@ -13,7 +13,7 @@ class Notifier:
 
     @property
     def can_notify(self) -> bool:
-        """True if other processes can be notified."""
+        """Whether other processes can be notified."""
         return False
 
     def notify(self, notice: str) -> None:

@@ -13,7 +13,7 @@ LINK_SECONDS: Final = 600
 """How long, in seconds, an owner's link is valid."""
 
 _LINK: Final = "owner link "
-"""Prefix of a link's key in the settings. The value of the setting is the time when the link
+"""The prefix of a link's key in the settings. The value of the setting is the time when the link
 expires, in seconds since 1970.
 """
 

@@ -82,13 +82,13 @@ FORMAT: Final = 2
 """The value of the member `ideabridge` of a document."""
 
 Checks: TypeAlias = Literal["whole", "idea", "nothing"]
-"""The parts of a document that must be unchanged. `whole`: everything; the digest is checked.
-`idea`: context, schema and solution; the ids are checked. `nothing`: the document can have been
-edited; its ids are recomputed.
+"""The parts of a document that must be unchanged: `whole` for everything, which checks the digest;
+`idea` for context, schema and solution, which checks the ids; or `nothing` if the document may have
+been edited, in which case its ids are recomputed.
 """
 
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
-"""Maximum size of a document, in bytes of canonical JSON."""
+"""The maximum size of a document, in bytes of canonical JSON."""
 
 _TEXT: Final[JSONObject] = {"type": "string"}
 _OBJECT: Final[JSONObject] = {"type": "object"}

@@ -75,11 +75,11 @@ class Family:
     why: str = ""
 
     def runs(self) -> list[str]:
-        """Return the ids of its runs."""
+        """Return the ids of the family's runs."""
         return [member for member in self.members if isinstance(member, str)]
 
     def loose(self) -> list[int]:
-        """Return the rows of its ideas that have no run."""
+        """Return the rows of the family's ideas that have no run."""
         return [member for member in self.members if isinstance(member, int)]
 
 
@@ -235,7 +235,7 @@ def _best_run(database: Database, idea: int) -> Key:
 
 _READ_AT_ONCE: Final = 1024
 _DELETED: Final = 500
-"""Number of rows that one transaction deletes. Deleting them takes about 10 ms."""
+"""The number of rows that one transaction deletes. Deleting them takes about 10 ms."""
 
 
 class Reach:
@@ -442,10 +442,10 @@ class Sweep:
 # -- pruning ---------------------------------------------------------------------------------------
 
 _TOGETHER: Final = 8
-"""Number of families that one transaction deletes. Deleting them takes a few milliseconds."""
+"""The number of families that one transaction deletes. Deleting them takes a few milliseconds."""
 
 _EVENTS: Final = 2000
-"""Number of events that one transaction deletes."""
+"""The number of events that one transaction deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -782,10 +782,10 @@ ROUND_SECONDS: Final = 7 * DAY
 """Seconds between two rounds. All servers on one store share the rounds."""
 
 YOUNG: Final = 7 * DAY
-"""Minimum age, in seconds, of a run that is deleted only because there are too many runs."""
+"""The minimum age, in seconds, of a run that is deleted only because there are too many runs."""
 
 PACE: Final = 10.0
-"""Pause after a transaction, as a multiple of the transaction's duration."""
+"""The pause after a transaction, as a multiple of the transaction's duration."""
 
 _LEASE: Final = 600.0
 """How long, in seconds, a server's claim to a round lasts. The server renews it while it works."""

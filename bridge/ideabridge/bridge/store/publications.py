@@ -63,7 +63,7 @@ later versions are shared.
 """
 
 _CATALOGUE: Final = "catalogue"
-"""Key of the counter that is incremented with each publication and withdrawal."""
+"""The key of the counter that is incremented with each publication and withdrawal."""
 
 _LIVE: Final = (
     f"SELECT {_COLUMNS} FROM names "  # noqa: S608

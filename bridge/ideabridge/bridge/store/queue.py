@@ -20,7 +20,7 @@ QUEUED: Final = "queued"
 """The status, in the `runs` table, of a run that is waiting for a worker."""
 
 _CLAIMED_OF: Final = 1000
-"""Maximum number of queued runs, oldest first, from which `RunQueue.claim` chooses."""
+"""The maximum number of queued runs, oldest first, from which `RunQueue.claim` chooses."""
 
 
 @dataclass(frozen=True, slots=True)

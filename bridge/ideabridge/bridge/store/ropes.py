@@ -15,10 +15,10 @@ LONG_BYTES: Final = 8192
 """Strings of more than this many bytes are cut."""
 
 SHORTEST: Final = 256
-"""Minimum number of bytes in a piece, except in the last piece."""
+"""The minimum number of bytes in a piece, except in the last piece."""
 
 LONGEST_PIECE: Final = 2048
-"""Maximum number of bytes in a piece."""
+"""The maximum number of bytes in a piece."""
 
 _CLASSES: Final = bytes(byte & 7 for byte in range(256))
 _CANDIDATE: Final = b"\4\1"
@@ -28,7 +28,7 @@ examine each byte. The first class contains the comma, the second the digits 1 a
 """
 
 _WINDOW: Final = 24
-"""Number of bytes covered by the checksum that decides whether to cut after them."""
+"""The number of bytes covered by the checksum that decides whether to cut after them."""
 
 _ONE_IN: Final = 8
 """The average number of candidates for each cut, which is a power of 2."""

@@ -17,9 +17,9 @@ _CALLS_TOOL: Final = (
     "SELECT number FROM ideas WHERE ideas.run = runs.id "
     "UNION ALL SELECT idea FROM occurrences WHERE occurrences.run = runs.id)))"
 )
-"""SQL condition, on a row of `runs`, that the run is a call of a published tool (the run's title is
-the tool's name) or that one of its ideas calls a tool. The row of an idea names the first run that
-made it, and `occurrences` names the others.
+"""The SQL condition, on a row of `runs`, that the run is a call of a published tool (the run's
+title is the tool's name) or that one of its ideas calls a tool. The row of an idea names the first
+run that made it, and `occurrences` names the others.
 """
 
 
@@ -34,8 +34,8 @@ _LACKS_OUTPUT: Final = (
 HAS_FAILED: Final = (
     f"({_HAS_ERRORS} OR (status IN ('failed', 'stalled', 'limit') AND NOT {_LACKS_OUTPUT}))"
 )
-"""SQL condition, on a row of `runs`, that the run failed, or ended with errors that were not caused
-by denied calls. A run whose output is missing only because calls were denied has not failed.
+"""The SQL condition, on a row of `runs`, that the run failed, or ended with errors that were not
+caused by denied calls. A run whose output is missing only because calls were denied has not failed.
 """
 
 _OUTCOMES: Final[dict[Outcome, str]] = {
@@ -50,8 +50,9 @@ ASKER: Final = (
     "coalesce(nullif(client, ''), CAST(json_extract(summary, '$.origin.host') AS TEXT), "
     "CAST(json_extract(summary, '$.origin.client') AS TEXT), '')"
 )
-"""SQL expression, on a row of `runs`: the program that asked for the run, with its version, or the
-host that the run was imported from."""
+"""The SQL expression, on a row of `runs`: the program that asked for the run, with its version, or
+the host that the run was imported from.
+"""
 
 _BEFORE_LAST_WORD: Final = f"rtrim({ASKER}, replace({ASKER}, ' ', ''))"
 
@@ -59,13 +60,13 @@ _IS_ASKED_BY: Final = (
     f"(lower({ASKER}) = lower(?) OR (lower(rtrim({_BEFORE_LAST_WORD})) = lower(?) "
     f"AND instr('0123456789', substr({ASKER}, length({_BEFORE_LAST_WORD}) + 1, 1)) > 0))"
 )
-"""SQL condition, on a row of `runs`, that a program asked for it: the row has the program's name,
-alone or followed by a version, which begins with a digit.
+"""The SQL condition, on a row of `runs`, that a program asked for it: the row has the program's
+name, alone or followed by a version, which begins with a digit.
 """
 
 
 _SEARCHED: Final = "title || ' ' || id || ' ' || replace(title, '_', ' ')"
-"""SQL expression, on a row of `runs`: the text in which words are looked for."""
+"""SQL expression for the text, in a row of `runs`, in which words are searched for."""
 
 
 @dataclass(frozen=True, slots=True)

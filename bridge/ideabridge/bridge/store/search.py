@@ -20,25 +20,25 @@ from ideabridge.bridge.store.users import Viewer, only_owner
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted
 
 MAX_PAGE: Final = 1000
-"""Maximum number of items on a page."""
+"""The maximum number of items on a page."""
 
 OF_RUN: Final = 1
 """The value that stands for the run's own fingerprint in stored metadata."""
 
 BATCH: Final = 256
-"""Number of ideas that one transaction indexes. Indexing them takes about 10 ms."""
+"""The number of ideas that one transaction indexes. Indexing them takes about 10 ms."""
 
 INDEXED: Final = "indexed"
-"""Key of the counter that holds the row of the last indexed idea."""
+"""The key of the counter that holds the row of the last indexed idea."""
 
 MAX_TEXT: Final = 4000
-"""Maximum number of characters of an idea's task text that are indexed."""
+"""The maximum number of characters of an idea's task text that are indexed."""
 
 MAX_TERMS: Final = 32
-"""Maximum number of words from a query that are used."""
+"""The maximum number of words from a query that are used."""
 
 SCORED: Final = 6000
-"""Approximate maximum number of matches that are scored for a query. Rarer words are scored
+"""The approximate maximum number of matches that are scored for a query. Rarer words are scored
 first.
 """
 
@@ -47,10 +47,10 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _SPACELESS: Final = re.compile(r"([\u2e80-\u9fff\uf900-\ufaff\u0e00-\u0eff\U00020000-\U0003ffff])")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 UNINDEXED: Final = "unindexed"
-"""Key of the counter of deleted ideas that the index still holds."""
+"""The key of the counter of deleted ideas that the index still holds."""
 
 _REBUILT: Final = "rebuilt"
-"""Key of the counter of rebuilds that were started. Only the latest rebuild continues. Earlier
+"""The key of the counter of rebuilds that were started. Only the latest rebuild continues. Earlier
 rebuilds stop.
 """
 
@@ -58,8 +58,8 @@ OPEN_TO: Final = (
     "(?1 IS NULL OR names.owner IN ('', ?1) "
     "OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1)))"
 )
-"""SQL condition that a name is open to a caller (the first parameter). It is true for every name if
-the caller is NULL.
+"""The SQL condition that a name is open to a caller (the first parameter). It is true for every
+name if the caller is NULL.
 """
 
 

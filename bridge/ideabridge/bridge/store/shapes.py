@@ -173,7 +173,7 @@ def modules_of(schema: JSON) -> dict[str, str]:
 TOOL: Final = "tool:"
 MODULE: Final = "module:"
 TAG: Final = "tag:"
-"""Prefixes of use keys, one for each kind of use."""
+"""The prefixes of use keys, one for each kind of use."""
 
 Place = tuple[str, int]
 """The position of an idea in a list: its time and row."""

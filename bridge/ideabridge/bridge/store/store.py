@@ -70,7 +70,7 @@ _READS: Final[JSONObject] = {
 
 
 _UNTIL_PROGRAM: Final = 3600.0
-"""Maximum time, in seconds, between a plan and the program of the same run that replaces it."""
+"""The maximum time, in seconds, between a plan and the program of the same run that replaces it."""
 
 
 def _is_replaced_by(plan: Publication, program: Publication) -> bool:
@@ -235,7 +235,7 @@ class Store:
 
     @property
     def is_file(self) -> bool:
-        """True if the store is a file."""
+        """Whether the store is a file."""
         return self._database.one_writer and self.path != ":memory:"
 
     def engine(self) -> str:

@@ -11,25 +11,25 @@ from ideabridge.bridge.store.database import Database, now_text, time_text
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 MAX_LISTS: Final = 256
-"""Maximum number of modules whose lists are stored, over all configurations that use the store. The
-oldest lists are deleted first.
+"""The maximum number of servers whose lists are stored, over all configurations that use the store.
+The oldest lists are deleted first.
 """
 
 MAX_LIST_BYTES: Final = 8 * 1024 * 1024
-"""Maximum size of a stored list, in bytes of JSON."""
+"""The maximum size of a stored list, in bytes of JSON."""
 
 MAX_SHAPES: Final = 4096
-"""Maximum number of tools whose result shapes are stored, over all owners. The oldest shapes are
-deleted first.
-"""
-
-MAX_APPROVED: Final = 4096
-"""Maximum number of tools whose latest approved call is stored, over all owners. The oldest entries
+"""The maximum number of tools whose result shapes are stored, over all owners. The oldest shapes
 are deleted first.
 """
 
+MAX_APPROVED: Final = 4096
+"""The maximum number of tools whose latest approved call is stored, over all owners. The oldest
+entries are deleted first.
+"""
+
 _SAME_SECONDS: Final = 60.0
-"""Minimum age, in seconds, of the stored time of an unchanged list before it is updated."""
+"""The minimum age, in seconds, of the stored time of an unchanged list before it is updated."""
 
 _LIST: Final = "list"
 _INSTRUCTIONS: Final = "instructions"

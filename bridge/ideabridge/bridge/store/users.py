@@ -81,8 +81,8 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9._-]{0,47}", re.ASCII)
 _RESERVED: Final = frozenset({"me", "all", "local", "owner", "everybody", "everyone", "nobody"})
 _TOKEN: Final = re.compile(r"ibt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _USED_SECONDS: Final = 600
-"""The accuracy, in seconds, of the time when a token was last used. To write the time for each
-request would cost more than the request itself.
+"""The accuracy, in seconds, of the time when a token was last used. Writing it for each request
+would cost more than the request itself.
 """
 _LABEL: Final = 64
 _RECORD: Final = 'id, "user", label, created, expires, revoked, used, profile'
@@ -182,7 +182,7 @@ def sees_run_of(viewer: Viewer, caller: str) -> bool:
 
 
 OWN_RUN: Final = "(runs.caller = ?1 OR substr(runs.caller, 1, length(?1) + 9) = ?1 || ' profile:')"
-"""SQL condition of `sees_run_of` for a caller (the first parameter), in the table `runs`."""
+"""The SQL condition of `sees_run_of` for a caller (the first parameter), in the table `runs`."""
 
 
 def publisher_of(caller: str) -> str | None:

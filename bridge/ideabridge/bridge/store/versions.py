@@ -30,7 +30,7 @@ from ideabridge.tools.schema import inline_refs
 from ideabridge.tools.typed import read_as
 
 _WIDEST_VALUE: Final = 120
-"""Maximum length, in characters, of a value in a line of `changes`."""
+"""The maximum length, in characters, of a value in a line of `changes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +393,7 @@ def _lines(path: str, old: JSON, new: JSON, widest: int | None = _WIDEST_VALUE) 
 
 
 def _keys_of(old: JSONObject, new: JSONObject) -> list[str]:
-    """Return the keys of two objects, each once."""
+    """Return the keys of two objects, without duplicates."""
     return list(dict.fromkeys((*old, *new)))
 
 

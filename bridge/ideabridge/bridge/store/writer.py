@@ -28,8 +28,8 @@ KEEPS_TRYING_SECONDS: Final = 60.0
 """How long, in seconds, a job is retried while the store cannot be written."""
 
 LOOP_PATIENCE: Final = 0.05
-"""Maximum time, in seconds, that a write outside the writer can block the event loop while another
-process writes.
+"""The maximum time, in seconds, that a write outside the writer can block the event loop while
+another process writes.
 """
 
 _SLOW: Final = 0.02

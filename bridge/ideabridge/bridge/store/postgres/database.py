@@ -66,7 +66,7 @@ OLDEST: Final = 140000
 """The oldest supported server version: 14."""
 
 _CONNECT_S: Final = 4
-"""Time, in seconds, to wait for a connection."""
+"""The time, in seconds, to wait for a connection."""
 
 _DOWN_S: Final = 1.0
 """The time, in seconds, to wait before asking a server again after it has refused a connection."""

@@ -16,7 +16,7 @@ from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.notifier import Notifier
 
 _DOWN_S: Final = 1.0
-"""Pause, in seconds, between two attempts to connect."""
+"""The pause, in seconds, between two attempts to connect."""
 
 logger: Final = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from ideabridge.bridge.store.database import Database, WordIndex, WordTable
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _LONGEST_WORD: Final = 500
-"""Maximum number of characters in a word. Longer words are cut, because PostgreSQL refuses words of
-2 KB.
+"""The maximum number of characters in a word. Longer words are cut, because PostgreSQL refuses
+words of 2 KB.
 """
 
 _WEIGHTS: Final = "ABC"

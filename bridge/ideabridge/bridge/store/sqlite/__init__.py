@@ -47,7 +47,7 @@ else:
     sqlite3 = _choose()
 
 IS_FIXED: Final = is_fixed(sqlite3.sqlite_version_info)
-"""True if the SQLite version in use does not have the WAL-reset bug."""
+"""Whether the SQLite version in use is free of the WAL-reset bug."""
 
 
 _LOCK_WAIT_S: Final = 1.0

@@ -23,17 +23,17 @@ from ideabridge.tools.names import size_text
 
 MOST_ROWS: Final = 10_000
 MOST_RESULT_BYTES: Final = 64 * 1024 * 1024
-"""Maximum size of the values in a result, in bytes."""
+"""The maximum size of the values in a result, in bytes."""
 
 MOST_SECONDS: Final = 30.0
 
 _MOST_MEMORY: Final = 512 * 1024 * 1024
-"""Limit, in bytes, on the memory that SQLite uses in this process from the first query on. SQLite
-cannot raise this limit again.
+"""The limit, in bytes, on the memory that SQLite uses in this process from the first query on.
+SQLite cannot raise this limit again.
 """
 
 _STEPS: Final = 10_000
-"""Number of SQLite instructions that run between two checks of the clock: about a tenth of a
+"""The number of SQLite instructions that run between two checks of the clock: about a tenth of a
 millisecond.
 """
 

@@ -18,7 +18,7 @@ from ideabridge.bridge.store.sqlite import IS_FIXED, checkpoint_locked, sqlite3
 from ideabridge.bridge.store.sqlite.files import StoreFiles, copy_committed
 
 COMMITS: Final = 256
-"""Number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise, SQLite
+"""The number of commits between two checkpoints if SQLite has the WAL-reset bug. Otherwise, SQLite
 decides when to make a checkpoint.
 """
 
