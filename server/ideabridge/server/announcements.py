@@ -160,7 +160,7 @@ class Announcements:
     async def unsubscribe(
         self, context: Context, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
-        """End a handshake-era client's subscription."""
+        """End a subscription of a client of the handshake era."""
         client = self._sessions.get(session_id(context))
         if client is not None and client.caller == caller_of(context):
             client.uris.discard(str(params.uri))

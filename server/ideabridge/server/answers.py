@@ -36,8 +36,9 @@ ToolAnswer: TypeAlias = "dict[str, Any]"
 """A `CallToolResult` in its wire form."""
 
 MAX_RESULT: Final = 700_000
-"""Limit, in bytes of JSON, on the values in one answer about a run. SDK clients refuse events over
-1 MiB."""
+"""Limit, in bytes of JSON, on the values in one answer about a run. SDK clients reject events
+larger than 1 MiB.
+"""
 
 MAX_DIRECT: Final = 900_000
 """Limit, in bytes of JSON, on the content of a direct call's result. The same limit applies
@@ -232,8 +233,8 @@ def fitting_list(values: list[JSON], most: int) -> list[JSON]:
 
 
 VALUES: Final = ("output", "state", "results", "read")
-"""The members of an answer about a run that contain values. The errors in it can also contain
-values that tools sent.
+"""The members of an answer about a run that contain values. Its errors can also contain values sent
+by tools.
 """
 
 _HINTS: Final = {
@@ -416,7 +417,7 @@ PLAIN_HOSTS: Final = (
     "windsurf",
     "zed",
 )
-"""Hosts whose model APIs refuse some schemas. A host is recognised if the name that it sends
+"""Hosts whose model APIs reject some schemas. A host is recognised if the name that it sends
 contains one of these words.
 """
 
@@ -437,8 +438,9 @@ _COMBINING: Final = (
     "const",
     "dependentSchemas",
 )
-"""Keywords that make model APIs refuse the host's whole request if they appear at the top level of
-a tool's parameters."""
+"""Keywords that make model APIs reject the host's whole request if they appear at the top level of
+a tool's parameters.
+"""
 
 _WAYS: Final = 6
 

@@ -51,7 +51,7 @@ _EXTENSIBLE: Final = frozenset(
     }
     | {"examples", "deprecated", "$schema", "$id", "$comment", "$defs", "definitions"}
 )
-"""Top-level schema keywords that cannot refuse another declared member."""
+"""Top-level schema keywords that cannot reject another declared member."""
 
 
 def may_assume(publication: Publication) -> bool:

@@ -37,20 +37,20 @@ logger: Final = logging.getLogger(__name__)
 
 PAGE_BYTES: Final = 512 * 1024
 """Limit on a page of `tools/list`, in bytes, unless its first tool alone is larger. A page can have
-any number of tools, because several clients read only the first page. Clients refuse events over 1
-MB, and some then close the connection.
+any number of tools, because several clients read only the first page. Clients reject events larger
+than 1 MB, and some then close the connection.
 """
 
 _READ_AT_ONCE: Final = 100
-"""Number of published ideas that are read from the store at once."""
+"""How many published ideas are read from the store at a time."""
 
 _MOST_CACHED: Final = 2000
 _SUGGESTED: Final = 500
 """Maximum number of published ideas that are compared with an unknown name to find similar ones."""
 
 _PASSED_OVER: Final = 1000
-"""Maximum number of ideas that the search for the most used ones skips because they cannot be
-called.
+"""Maximum number of ideas skipped because they cannot be called in the search for the most used
+ones.
 """
 
 _PART_FOR_NEW: Final = 4
@@ -69,8 +69,7 @@ MAX_EXPOSED: Final = 60 - len("mcp__ideabridge__")
 """Maximum length of a name, in characters. Hosts add a prefix, and allow 60 characters in total."""
 
 _MARK: Final = 6
-"""Length, in characters, of the hash that distinguishes two tools whose shortened names are equal.
-"""
+"""Length, in characters, of the hash that distinguishes two tools with the same shortened name."""
 
 
 def exposed_names(

@@ -46,21 +46,23 @@ from ideabridge.tools.tool import Tool
 logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS: Final = 0.25
-"""Delay, in seconds, between the end of a call and writing it."""
+"""Delay, in seconds, between the end of a call and writing the call."""
 
 _WRITTEN_AT_ONCE: Final = 500
-"""Maximum number of calls written at once."""
+"""Maximum number of calls written at a time."""
 
 _MOST_KEPT: Final = 20_000
-"""Maximum number of calls kept in memory while the store cannot be written. If there are more, the
-oldest are dropped."""
+"""Maximum number of calls kept in memory while the store cannot be written to. If there are more,
+the oldest are dropped.
+"""
 
 _BYTES_AT_ONCE: Final = 262_144
 """Size of results, in bytes, above which a thread writes them."""
 
 _MOST_BYTES: Final = 64_000_000
-"""Limit, in bytes, on the results kept in memory while the store cannot be written. Beyond this
-limit, the sessions of the calls end."""
+"""Limit, in bytes, on the results kept in memory while the store cannot be written to. Beyond this
+limit, the sessions of the calls end.
+"""
 
 _MOST_SESSIONS: Final = 10_000
 """Maximum number of sessions in memory. If there are more, the least recently used session is

@@ -28,8 +28,8 @@ from ideabridge.tools.tool import IDEA, Tool, ToolKey
 # -- searching tools and ideas ---------------------------------------------------------------------
 
 LIST_SECONDS: Final = 8.0
-"""Time, in seconds after the start, for which lists and searches wait for modules whose tools are
-not known yet. Hosts allow ten seconds for the start and the first list.
+"""How long after the start, in seconds, lists and searches wait for servers whose tools are not
+known yet. Hosts allow ten seconds for the start and the first list.
 """
 
 _FOUND_TOOLS: Final = 8
@@ -48,7 +48,7 @@ helpful command."""
 
 
 class UnknownFilterError(IdeabridgeError):
-    """A search names a server that is not configured."""
+    """Raised when a search names a server that is not configured."""
 
 
 class Finding:

@@ -10,7 +10,7 @@ import os
 import sys
 
 STOPPED = '{"error": {"kind": "Stopped", "message": "stopped by Ctrl-C"}, "exit": 130}'
-"""The output of a command with `--json` that Ctrl-C has stopped."""
+"""The output of a command with `--json` that was stopped by Ctrl-C."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -52,16 +52,16 @@ _LISTED: Final[dict[Kind, str]] = {
 """The key under which each kind of list appears in its result."""
 
 _CURSOR: Final = re.compile(r"\+([0-9]{1,9})\Z")
-"""A cursor among the entries of modules. It contains the number of entries before it. Cursors among
-ideas are names.
+"""A cursor among the entries of servers, which contains the number of entries before it. Cursors
+among ideas are names.
 """
 
 _MOST_LISTS: Final = 3000
-"""Maximum number of lists that are kept for modules that answer too late."""
+"""Maximum number of lists kept for servers that respond too late."""
 
 LATE_SECONDS: Final = 2.0
-"""Time, in seconds, for which a list waits for the entries of a module that is up. Entries that
-arrive later are announced.
+"""How long, in seconds, a list waits for the entries of a server that is up. Entries that arrive
+later are announced.
 """
 
 _MOST_READINGS: Final = 3
@@ -70,11 +70,11 @@ _MOST_READINGS: Final = 3
 _PART: Final = re.compile(r"\{[^{}]*\}")
 
 _COMMON_SCHEMES: Final = frozenset({"file", "http", "https"})
-"""Schemes that belong to no module, even if only one module lists resources with them."""
+"""Schemes that do not belong to any server, even if only one server lists resources with them."""
 
 
 _Place = tuple[str, "Kind", str | None]
-"""The key of a list: its module and kind, and also the user if each user signs in to the module."""
+"""The key of a list: its server and kind, and also the user if each user signs in to the server."""
 
 
 class _Reading:
@@ -288,7 +288,7 @@ class Offerings:
             reading.is_late = True
 
     async def _read(self, reading: _Reading) -> None:
-        """Read one server's list, however long this takes."""
+        """Read the list of one server, no matter how long this takes."""
         modules = self._bridge.modules
         name, kind, user = reading.place
         entries: list[JSONObject] | None = None

@@ -49,7 +49,7 @@ from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.threads import compute_beside
 
 _WRITTEN_S: Final = 5.0
-"""Time, in seconds, for which a request for values waits for the journal to be written."""
+"""How long, in seconds, a request for values waits for the journal to be written."""
 
 _LISTED: Final = 200
 """Maximum length, in characters, of a title in the list of runs, and of the reason why a call was

@@ -343,7 +343,7 @@ _RARE: Final[dict[str, frozenset[str]]] = {
         {"answer", "choices", "inputs", "constants", "to", "strict", "wait_s"}
     ),
 }
-"""The tools that are listed by default, each with the parameters that the list leaves out."""
+"""The tools that are listed by default, each with the parameters that the list omits."""
 
 _BOUNDS: Final = ("minimum", "maximum", "minLength", "minItems", "maxItems")
 
@@ -394,7 +394,7 @@ VIEW_RUN: Final = "view_run"
 show views."""
 
 OWN_NAMES: Final = frozenset([VIEW_RUN, *(str(tool["name"]) for tool in OWN_TOOLS)])
-"""Names that no idea and no module's tool is allowed to have. Each of these tools can be called,
+"""Names that ideas and servers' tools are not allowed to have. Each of these tools can be called,
 whether or not it is listed.
 """
 

@@ -85,16 +85,14 @@ _CHANGE: Final = (
     "[more runs]}), answer (auto, recorded, plan, program, solve), or program (Python that "
     "does it; ?: what to write)."
 )
-"""The parameters that the list of tools leaves out."""
+"""The parameters that the list of tools omits."""
 
 _BY_SAMPLING: Final = Choice(SAMPLING, "it answered the run that is published")
 
 _HAND_IN: Final = "Submit the program (check_run(run={run}) shows it), and a person is asked"
 
 _MOST_JUDGED: Final = 200
-"""Maximum number of programs that are being judged at once, including those whose result no call
-has fetched yet.
-"""
+"""Maximum number of programs being judged, including those whose result no call has fetched yet."""
 
 
 def _written(idea: JSON) -> str | JSONObject:

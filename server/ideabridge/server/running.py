@@ -364,11 +364,11 @@ _APPROVALS_BYTES: Final = 250_000
 """Limit, in bytes of JSON, on the approvals in one answer. The answer's text repeats them."""
 
 _SAVE_AS: Final = "save_as."
-"""The prefix of the settings that store the names under which runs are to be published."""
+"""The prefix of the settings that store the names under which runs will be published."""
 
 _SAVED_S: Final = 3.0
-"""Minimum time, in seconds, for which a request waits for the publication of its run after the run
-has ended. If the request has more time left, it waits for as long as that.
+"""Minimum time, in seconds, that a request waits for the publication of its run after the run has
+ended. If the request has more time left, it waits that long.
 """
 
 _AGAIN_S: Final = 1.0

@@ -64,7 +64,7 @@ class ServedTool(Protocol):
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The tool in its wire form."""
+        """The tool in wire form."""
         ...
 
     async def call(self, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
@@ -519,7 +519,7 @@ class DirectContext:
 # -- published ideas -------------------------------------------------------------------------------
 
 _INPUT_CHARACTERS: Final = 300
-"""Maximum number of characters of the input that a recorded answer's description shows."""
+"""Maximum number of characters of the input shown in the description of a recorded answer."""
 
 _MOST_ERRORS: Final = 20
 

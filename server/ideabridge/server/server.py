@@ -78,17 +78,16 @@ _FRESH_MS: Final = 1000
 _HELLO: Final = ("initialize", "server/discover")
 
 MOST_INSTRUCTIONS: Final = 4000
-"""Limit, in characters, on the combined instructions of all exposed modules. A model reads them at
-the start of each conversation."""
-
-MOST_REQUESTS: Final = 1000
-"""Maximum number of requests from one caller that are in progress at once, including those that
-listen.
+"""Limit, in characters, on the combined instructions of all exposed servers. A model reads them at
+the start of each conversation.
 """
 
+MOST_REQUESTS: Final = 1000
+"""Maximum number of requests from one caller that are in progress, including those that listen."""
+
 MOST_RUNS: Final = 200
-"""Maximum number of runs of one caller that are active at once in this process. Each run can have
-up to `limits.parallel_calls` running calls.
+"""Maximum number of active runs of one caller in this process. Each run can have up to
+`limits.parallel_calls` running calls.
 """
 
 MOST_ARGUMENTS: Final = 32 * MAX_BYTES
@@ -583,7 +582,7 @@ class Front:
 
 
 _MOST_TOLD: Final = 1000
-"""Maximum number of clients for which the server remembers the unused files it has reported."""
+"""Maximum number of clients for which the server tracks the unused files that it has reported."""
 
 
 def _is_one_of(client: types.InitializeRequestParams, hosts: Sequence[str]) -> bool:

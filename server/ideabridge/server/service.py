@@ -293,7 +293,7 @@ def _unit(command: Sequence[str], folder: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a string as one word of a unit file."""
+    """Return a string as a single word for a unit file."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{_specifiers_escaped(escaped)}"'
 

@@ -29,7 +29,7 @@ from ideabridge.server.running import Running
 from ideabridge.tools.encoding import JSON, JSONObject, object_or_empty
 
 _TOOL: Final = "publish_idea"
-"""The tool in the plan. No tool of a module or of a tool file has this name."""
+"""The tool in the plan. No tool of a server or of a tool file has this name."""
 
 _DEFINED: Final[JSONObject] = {
     "name": _TOOL,

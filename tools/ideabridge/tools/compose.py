@@ -68,24 +68,24 @@ could otherwise multiply without end.
 """
 
 _SPELLED: Final = 2000
-"""Maximum number of values in constant arrays and objects, all together, that are spelled out as
-schemas. A spelled-out digit takes 60 bytes.
+"""Maximum total number of values in constant arrays and objects that are spelled out as schemas. A
+spelled-out digit takes 60 bytes.
 """
 
 
 def admit_references(schema: JSONObject, *, top: bool = False) -> JSONObject:
-    """Return a schema that also admits a reference string in place of any value.
+    """Return a schema that also accepts a reference string instead of any value.
 
     The result accepts every value that satisfies `schema` once its references are replaced, and
-    still refuses values that are wrong outside the references. Constraints that cannot be checked
+    still rejects values that are wrong outside the references. Constraints that cannot be checked
     while a part is a reference are dropped: `oneOf` becomes `anyOf`; `not`, `uniqueItems` and
-    `maxContains` are left out. Once the constant arrays and objects hold more than 2,000 values in
+    `maxContains` are omitted. Once the constant arrays and objects hold more than 2,000 values in
     total, further constants are checked only for their type. Targets of local `$ref`s move to
     `$defs`, and keywords of older drafts are written as 2020-12.
 
     Args:
         schema: the exact schema.
-        top: whether to also admit a reference in place of the whole value. True for an output,
+        top: whether to also accept a reference instead of the whole value: True for an output,
             False for parameters.
 
     Raises:
@@ -121,7 +121,7 @@ class Admitter:
         return {"$ref": f"#/$defs/{name}"}
 
     def admit(self, schema: JSONObject, label: str = "") -> JSON:
-        """Return `schema` with references admitted, even in place of the whole value."""
+        """Return `schema` with references accepted, even instead of the whole value."""
         admission = _Admission(self, schema, label)
         return admission.finished(admission.admit(schema, schema, 0))
 
@@ -424,8 +424,8 @@ def _takes_references(schema: JSONObject) -> bool:
 # -- schemas of calls and Solutions ----------------------------------------------------------------
 
 MAX_LISTED_INSTANCES: Final = 50
-"""Maximum number of instances that `_instance` lists in an enum. If there are more instances, the
-value is checked when the call is read.
+"""Maximum number of instances that `_instance` lists in an enum. If there are more, the value is
+checked when the call is read.
 """
 
 _RESULT: Final = 300

@@ -84,7 +84,7 @@ class SolutionSchema:
 
     @property
     def output(self) -> JSONObject | None:
-        """The schema of the output, or None."""
+        """The schema of the output, or None if there is none."""
         output = self.properties.get("output")
         return output if isinstance(output, dict) else None
 

@@ -166,7 +166,7 @@ def _evaluate(code: str, values: JSONObject, process: HeldProcess) -> JSON:
 
 
 def _no_print(*_: object) -> None:
-    """Discard what an expression prints."""
+    """Discard the output of an expression."""
 
 
 def _cut(text: str) -> str:

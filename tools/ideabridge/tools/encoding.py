@@ -43,8 +43,8 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 """Maximum size, in bytes, of the JSON text of an external value."""
 
 BYTES_PER_VALUE: Final = 8
-"""Number of bytes of the size limit that each value (number, string, list, ...) uses up. A value
-takes far more memory than its text.
+"""How many bytes of the size limit each value (number, string, list, ...) uses up. A value takes
+far more memory than its text.
 """
 
 MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
@@ -54,8 +54,8 @@ MAX_WRITTEN: Final = 64 * 1024 * 1024
 """Maximum size, in bytes of JSON, of a value that sandboxed code creates."""
 
 WRITTEN_PER_VALUE: Final = MAX_WRITTEN // MAX_VALUES
-"""Number of bytes of `MAX_WRITTEN` that each part of such a value uses up. Many small values can
-take more memory and time than one long string.
+"""How many bytes of `MAX_WRITTEN` each part of such a value uses up. Many small values can take
+more memory and time than one long string.
 """
 
 _INT64_MIN: Final = -(2**63)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Literal, Self, TypeAlias
 
 Outcome: TypeAlias = Literal["not_run", "failed", "unknown", "ran"]
-"""The outcome of the call that ends with an error. `not_run`: the call was not sent. `failed`: the
-tool, or the program that runs it, reported a failure. `unknown`: the call was sent, but no answer
-came. `ran`: the call ran, but its result cannot be used.
+"""The outcome of a call that ends with an error. `not_run`: the call was not sent. `failed`: the
+tool, or the program that runs it, reported a failure. `unknown`: the call was sent, but there was
+no response. `ran`: the call ran, but its result cannot be used.
 """
 
 
@@ -67,7 +67,7 @@ class ResultLimitError(LimitExceededError):
 
 
 class SchemaError(IdeabridgeError):
-    """A JSON Schema is invalid or cannot be compiled."""
+    """Raised when a JSON Schema is invalid or cannot be compiled."""
 
 
 class ValueMismatchError(IdeabridgeError):
@@ -81,7 +81,7 @@ class ToolDefinitionError(IdeabridgeError):
 
 
 class ToolFileError(IdeabridgeError):
-    """A file of Python tools cannot be loaded."""
+    """Raised when a file of Python tools cannot be loaded."""
 
 
 class ToolFileBusyError(ToolFileError):

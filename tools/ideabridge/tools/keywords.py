@@ -125,7 +125,7 @@ class SchemaKeywords:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The types that `type` names."""
+        """The types named in `type`."""
         if isinstance(self.type, list):
             return tuple(map(str, self.type))
         return (self.type,) if isinstance(self.type, str) else ()

@@ -51,8 +51,8 @@ above and below.
 """
 
 _UNUSUAL: Final = re.compile("(?: {2,}|[^ -~])[^!-~]*")
-"""Matches the parts that `visible` checks character by character. A run of spaces or marks is
-always within one part.
+"""Matches the parts that `visible` checks character by character. A run of spaces or marks is never
+split between parts.
 """
 
 _SELECTORS: Final = "\ufe0e\ufe0f"
@@ -205,8 +205,8 @@ _CANDIDATES: Final = 20_000
 _NEAR: Final = 0.6
 _LOOKED_AT: Final = 32
 _MEASURED: Final = 200
-"""Maximum number of names that are compared. If there are more, only the most promising names are
-compared, because a comparison takes up to 0.2 ms.
+"""Maximum number of names that are compared. If there are more, only the most promising ones are,
+because a comparison takes up to 0.2 ms.
 """
 
 

@@ -144,7 +144,7 @@ def read_output(output: JSON, notes: list[str]) -> JSON:
 BESIDE_PROGRAM: Final = (
     "program: a program makes its own calls and output, so leave out calls and output"
 )
-"""The reason why a Solution with both a program and calls or an output is malformed."""
+"""Why a Solution with both a program and calls or an output is malformed."""
 
 
 def read_program(program: JSON) -> str | None:

@@ -275,7 +275,7 @@ class Repair:
         self._noted[text.encode("utf-8", "replace").decode()] = None
 
     def _ignore(self, place: Place, actual: JSON, expected: str) -> None:
-        """Ignore a part that might have refused values."""
+        """Ignore a part that might have rejected values."""
         self._loosened += 1
         self._note(place, actual, f"expected {expected}: ignored")
 

@@ -209,8 +209,8 @@ chain recursively.
 """
 
 HERE_WORK: Final = 200_000_000
-"""Limit on the weight of a schema times the bytes of a value, for a check in this process. Such a
-check takes at most 0.5 s, and usually a twentieth of this time. A larger check runs in a worker.
+"""Limit on the weight of a schema times the size of a value in bytes, for a check in this process.
+Such a check takes at most 0.5 s, and usually a twentieth of that. Larger checks run in a worker.
 """
 
 SECONDS_BLOCKED: Final = 1.0
@@ -230,8 +230,8 @@ jsonschema takes about 20 us for each part and keyword.
 """
 
 _EXPLAINED_BYTES: Final = 256 * 1024
-"""Maximum size, in bytes, of a value that is explained in this process: jsonschema writes each
-wrong value into a message.
+"""Maximum size, in bytes, of a value that is explained in this process, because jsonschema writes
+each wrong value into a message.
 """
 
 _EXPLAINED_SECONDS: Final = 2.0
@@ -316,7 +316,7 @@ class Blocking:
         self._then = clock()
 
     def left(self) -> float:
-        """Return how many seconds are left."""
+        """Return the remaining number of seconds."""
         with self._lock:
             now = self._clock()
             self._left = min(BLOCKED_IN_SUM, self._left + (now - self._then) * BLOCKED_SHARE)
@@ -344,7 +344,7 @@ class Blocking:
 
 
 blocking: Final = Blocking()
-"""The budget of this process. The whole event loop waits while such a check runs."""
+"""The budget of this process. The whole event loop waits during such a check."""
 
 
 class Validator:
@@ -476,8 +476,8 @@ class Validator:
         return ValueMismatchError(f"{self.what}: {first}{more}")
 
     def problems(self, value: JSON) -> list[Problem]:
-        """Return the reasons why the value does not satisfy the schema, or [] if it does. This
-        blocks and raises errors like `check`.
+        """Return why the value does not satisfy the schema, or [] if it does. This blocks and
+        raises errors like `check`.
         """
         value = normalise(value, what=self.what)
         return [] if self.is_valid(value) else self._why(value)
@@ -521,7 +521,7 @@ class Validator:
 
 
 def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Problem]:
-    """Return the reasons why a value does not satisfy a schema, without a time limit."""
+    """Return why a value does not satisfy a schema, without a time limit."""
     # Import this only when it is needed, because it also imports jsonschema, which takes 0.1 s.
     from ideabridge.tools.explain import explain_mismatch
 

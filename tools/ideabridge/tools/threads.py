@@ -21,20 +21,20 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 MOST_COMPUTING: Final = 2
-"""Maximum number of threads that compute at the same time. Each caller gets only one thread, so
-that other callers find a free thread during long work.
+"""Maximum number of threads that compute concurrently. Each caller gets only one thread, so that
+other callers find a free thread during long computations.
 """
 
 _COMPUTING: Final[RunVar[FairPlaces]] = RunVar("_COMPUTING")
 
 MOST_TOOLS: Final = 60
-"""Maximum number of tools that run in threads at the same time. These tools are functions that are
-not coroutines and that can wait for a long time.
+"""Maximum number of tools that run in threads concurrently. These tools are functions that are not
+coroutines and can wait for a long time.
 """
 
 MOST_TOOLS_OF_ONE: Final = 40
-"""Maximum number of these threads that one caller holds at the same time, so that other callers
-find a free thread.
+"""Maximum number of these threads that one caller can hold, so that other callers find a free
+thread.
 """
 
 _TOOLS: Final[RunVar[FairPlaces]] = RunVar("_TOOLS")

@@ -28,7 +28,7 @@ from ideabridge.tools.keywords import (
 from ideabridge.tools.message import DataMessage
 
 _SETS: Final = frozenset({"required", "enum", "type"})
-"""Keywords whose arrays are sets. Some servers list the members in a different order at each
+"""Keywords whose arrays are sets. Some servers list the members in a different order each time they
 start.
 """
 
@@ -116,7 +116,7 @@ META_PROPERTIES: Final = (
     "_after",
     "_id",
 )
-"""The reserved names in a Call. Any other name that begins with an underscore is an ordinary
+"""The reserved names in a call. Any other name that begins with an underscore is an ordinary
 parameter.
 """
 
@@ -124,7 +124,7 @@ ANONYMOUS: Final = "anonymous"
 """The `_module` of a call in a clean room."""
 
 EVERY_MODULE: Final = "*"
-"""The entry of `Tool.reaches` that means all modules."""
+"""The entry of `Tool.reaches` that means all servers."""
 
 IDEA: Final = "idea:"
 """Prefix of the `_module` of a published idea: `idea:weekly_report`, `idea:weekly_report@3`."""
@@ -136,8 +136,8 @@ def is_idea(module: str | None) -> TypeGuard[str]:
 
 
 QUERY_FORMAT: Final = "jmespath"
-"""The `format` of a parameter that is a JMESPath expression. An expression that is a constant is
-checked before anything runs.
+"""The `format` of a parameter that is a JMESPath expression. A constant expression is checked
+before anything runs.
 """
 
 ToolKey = tuple[str | None, str]
@@ -309,12 +309,12 @@ class Tool:
 
     @property
     def key(self) -> ToolKey:
-        """The server and the name, which identify the tool."""
+        """The server and the name, which together identify the tool."""
         return (self.module, self.name)
 
     @property
     def name_in_module(self) -> str:
-        """The tool's name in its server (`remote_name`)."""
+        """The tool's name on its server (`remote_name`)."""
         return self.remote_name or self.name
 
     @property
@@ -367,7 +367,7 @@ class Tool:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the essence, computed once."""
+        """The SHA-256 of the essence, computed only once."""
         return self._both_digests()[0]
 
     @property
@@ -498,7 +498,7 @@ def _sent_from_json(stored: Any) -> SentSchema | None:
 
 
 Order = Literal["effects", "all", "none"]
-"""Which calls wait for the calls listed before them. `effects`: within one module and instance, a
+"""Which calls wait for the calls listed before them. `effects`: within one server and instance, a
 call that might change something waits for all calls before it, and a read waits for the changes
 before it. `all`: every call waits for all calls before it. `none`: no call waits.
 """
@@ -537,7 +537,7 @@ class ActivityContext(Protocol):
 
     @property
     def instance(self) -> str | None:
-        """The instance of the Call (`_instance`), or None."""
+        """The instance of the Call (`_instance`), or None if it has none."""
         ...
 
     @property

@@ -196,7 +196,7 @@ process.
 """
 
 _WAITS_SECONDS: Final = 5.0
-"""Time, in seconds, for which a load waits for an earlier load to end."""
+"""How long, in seconds, a load waits for an earlier load to end."""
 
 _STILL_LOADING: Final = (
     "waits for a tool file that is still being imported; if that import never ends, restart "

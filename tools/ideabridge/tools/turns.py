@@ -51,7 +51,7 @@ class HeldProcess:
                 self._pid = None
 
     def kill(self) -> None:
-        """Give up the work, and kill the process."""
+        """Abandon the work, and kill the process."""
         with self._lock:
             self._is_killed = True
             self._kill()

@@ -31,11 +31,11 @@ from ideabridge.tools.schema import check_schema
 from ideabridge.tools.typed import read_as
 
 MAX_SCHEMA_BYTES: Final = 256 * 1024
-"""Maximum size, in bytes of JSON, of a schema that is used whole."""
+"""Maximum size, in bytes of JSON, of a schema that is used in full."""
 
 MAX_REPAIRED_BYTES: Final = 4 * 1024 * 1024
-"""Maximum size, in bytes of JSON, of a schema that is repaired. A larger schema is replaced with a
-schema that accepts any object.
+"""Maximum size, in bytes of JSON, of a schema that is repaired. A larger schema is replaced by one
+that accepts any object.
 """
 
 _OLD_FORMS: Final = (
@@ -66,7 +66,7 @@ class UsableSchema:
 
     @property
     def is_as_sent(self) -> bool:
-        """True if `schema` is exactly what was sent."""
+        """True if `schema` is exactly what the server sent."""
         return self.was_valid and self.sent is None
 
 

@@ -42,8 +42,8 @@ blocked in the meantime.
 """
 
 MOST_WORKERS: Final = max(2, min(4, os.cpu_count() or 2))
-"""Maximum number of workers that compute at the same time. Further jobs wait, and their callers
-take turns.
+"""Maximum number of workers that compute concurrently. Further jobs wait, and their callers take
+turns.
 """
 
 WORKER_MEMORY: Final = 2 * 1024**3
@@ -89,7 +89,7 @@ class WorkerError(IdeabridgeError):
 
 
 class _GoneError(Exception):
-    """The worker ended without an answer."""
+    """Raised when the worker has ended without an answer."""
 
 
 def _folders() -> list[str]:
@@ -234,7 +234,7 @@ class _Job:
 
 
 class Workers:
-    """The workers of this process. Thread-safe."""
+    """The workers of this process, for use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -32,14 +32,14 @@ from ideabridge.tools.reading import (
 
 @dataclass(frozen=True, slots=True)
 class CallPiece:
-    """A call whose JSON value is complete."""
+    """A complete call."""
 
     call: JSON
 
 
 @dataclass(frozen=True, slots=True)
 class OutputPiece:
-    """An output that is complete and not null."""
+    """A complete output that is not null."""
 
     output: JSON
 
@@ -136,7 +136,7 @@ class AnswerReader:
 
     @property
     def is_whole(self) -> bool:
-        """True if the Solution's object is complete."""
+        """True if the object of the Solution is complete."""
         return self._state is _State.DONE
 
     def close(self) -> list[Piece]:
@@ -175,7 +175,7 @@ class AnswerReader:
     def _program(self) -> tuple[str | None, str | None]:
         """Return the answer's program, and why it is malformed. Either can be None.
 
-        A malformed program stays in `extra`.
+        A malformed program is left in `extra`.
         """
         try:
             program = read_program(self._extra.get("program"))

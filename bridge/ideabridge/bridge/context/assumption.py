@@ -106,7 +106,7 @@ class Assumption:
 
     @property
     def line(self) -> str:
-        """The assumption as one readable line."""
+        """The assumption in words, on one line."""
         line = _where(self.at, self.instance)
         if self.taken is not None:
             line += f" is {self.taken.text}"
@@ -374,7 +374,7 @@ def _with_choice(entry: JSONObject, choice: JSONObject, who: str) -> JSONObject:
 
 
 def _path_of(at: str) -> Path:
-    """Return the keys in a place, relative to the call."""
+    """Return the keys in a location, relative to the call."""
     keys: list[str] = []
     unread = at
     while unread:

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from ideabridge.tools.encoding import JSON, encode
 
 Body: TypeAlias = tuple[bytes, str]
-"""A part as it is stored: the SHA-256 of its canonical JSON (32 bytes), and that JSON itself. """
+"""A part as stored: the SHA-256 of its canonical JSON (32 bytes), and the JSON itself."""
 
 
 def body_of(value: JSON) -> Body:

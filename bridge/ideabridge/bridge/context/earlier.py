@@ -30,10 +30,10 @@ from ideabridge.bridge.context.state import Missing
 from ideabridge.tools.encoding import JSON, JSONObject
 
 LAST_RULES: Final = 1
-"""The last version of the rules for calls to which this file applies."""
+"""The last version of the rules for calls that this module applies to."""
 
 WHEN: Final = "_when"
-"""The key in a call for the literal that decides whether the call is made. The key is not a
+"""The key in a call for the literal that decides whether the call is made. It is not a
 parameter.
 """
 

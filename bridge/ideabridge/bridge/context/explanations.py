@@ -108,7 +108,7 @@ class Explanation:
 
     @property
     def cost(self) -> int:
-        """The cost. Cheaper explanations are used first."""
+        """The cost. Cheaper explanations take precedence."""
         raise NotImplementedError
 
     @property
@@ -123,7 +123,7 @@ class Explanation:
 
     @property
     def shown(self) -> str:
-        """The explanation as one readable line."""
+        """The explanation in words, on one line."""
         raise NotImplementedError
 
     @property
@@ -169,7 +169,7 @@ class Explanation:
         return any(part.positions(read) for part in self.made_of)
 
     def to_json(self) -> JSON:
-        """Return the form that `read_explanation` reads."""
+        """Return the form that `read_explanation` accepts."""
         raise NotImplementedError
 
 
@@ -709,8 +709,8 @@ UNPROVED: Final = "its evidence is not in the document"
 """Why a literal in an imported plan is never determined."""
 
 COPIED_PART: Final = "a part of it appeared in an earlier text"
-"""Why a literal is not determined before three runs agree: the literal's author might have copied
-part of it from an earlier text.
+"""Why a literal is not determined before three runs agree: its author might have copied part of it
+from an earlier text.
 """
 
 NOTED: Final[Mapping[str, bool]] = {CUT: True, MAYBE_DATA: True, UNPROVED: False}
@@ -903,7 +903,7 @@ def _cut(value: JSON) -> JSON:
 
 
 EXPLAINED: Final = "†explained"
-"""The key that people see in place of an explained literal in a plan."""
+"""The key that people see instead of an explained literal in a plan."""
 
 
 def as_it_runs(plan: JSONObject) -> JSONObject:

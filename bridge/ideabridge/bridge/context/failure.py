@@ -27,7 +27,7 @@ class Failure:
 
 
 CallFailure: TypeAlias = Literal["failed", "denied", "cancelled"]
-"""Why a call has no result: it failed, somebody or a rule denied it, or it was cancelled."""
+"""Why a call has no result: it failed, a person or a rule denied it, or it was cancelled."""
 
 
 def failure_of(kind: str) -> CallFailure:
@@ -45,10 +45,10 @@ def graver(one: CallFailure | None, other: CallFailure | None) -> CallFailure | 
 
 
 NOT_RUN: Final = "dependency"
-"""The kind of the error of a call that never started because a call that it reads has no result."""
+"""The kind of error of a call that never started because a call that it reads has no result."""
 
 NO_OUTPUT: Final = "the output could not be produced"
-"""The reason for which a run failed whose output reads a value that no call wrote."""
+"""Why a run failed if its output reads a value that no call wrote."""
 
 _FOLLOWS: Final = frozenset({"denied", NOT_RUN, "output"})
 """The kinds of errors that a denied call can cause: in the call itself, in the calls that read its

@@ -67,7 +67,7 @@ class _Standing:
 
 @dataclass(frozen=True, slots=True)
 class _PlanWithStatus:
-    """A plan, and the status of each of its calls."""
+    """A plan with the status of each of its calls."""
 
     standing: tuple[_Standing, ...] | None = None
 
@@ -150,7 +150,7 @@ def _optional(source: JSONObject, key: str, kind: type, expected: str, where: st
 
 
 def _instance(source: JSONObject, where: str) -> str:
-    """Return the instance that a message names, or ""."""
+    """Return the instance that a message names, or "" if it names none."""
     name = _optional(source, "_instance", str, "text", where)
     if name == "":
         raise MessageError(f"{where}: _instance is empty; leave it out or name an instance")

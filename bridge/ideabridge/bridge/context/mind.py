@@ -99,7 +99,7 @@ class Closing(Protocol):
     """
 
     async def aclose(self) -> None:
-        """Close everything that the answer holds open."""
+        """Close all resources that the answer holds open."""
         ...
 
 

@@ -43,13 +43,13 @@ from ideabridge.tools.keywords import show
 from ideabridge.tools.typed import read_as
 
 MOST_PARTS: Final = 50_000
-"""The maximum number of explanations in one plan, including their parts. It takes 5 us on the event
-loop to read each explanation.
+"""The maximum number of explanations in one plan, including their parts. Reading each explanation
+takes 5 us on the event loop.
 """
 
 _NEAREST: Final = 3
-"""If a value comes from a tool's result, the maximum number of other results of the tool that are
-compared with it.
+"""The maximum number of other results of a tool that are compared with a value from one of its
+results.
 """
 
 _MOST_NAMED: Final = 20

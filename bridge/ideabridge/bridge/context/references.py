@@ -31,15 +31,15 @@ MAX_LENGTH: Final = 4096
 """The maximum length of a reference, in characters."""
 
 MAX_TARGET_KEYS: Final = 32
-"""The maximum number of keys in an output path. The limit keeps a document that contains the
-written value from becoming too deeply nested to be encoded.
+"""The maximum number of keys in an output path. It keeps a document that contains the written value
+from becoming too deeply nested to encode.
 """
 
 _ITEM: Final = f"{DAGGER}item"
 
 _SHORT_LENGTH: Final = 200
-"""The maximum length of a short reference, in characters. Many short references stay cached after
-they are parsed, because a plan can contain thousands of them.
+"""The maximum length of a short reference, in characters. Many short references are kept in a cache
+after they are parsed, because a plan can contain thousands of them.
 """
 
 Path = tuple[str, ...]
@@ -441,7 +441,7 @@ class Hole:
 
 
 Compiled = object
-"""A JSON value with a `Hole` in place of each reference and with escapes resolved."""
+"""A JSON value with each reference replaced by a `Hole` and with escapes resolved."""
 
 
 def compile_value(

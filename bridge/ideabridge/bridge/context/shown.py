@@ -32,13 +32,13 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 """The largest value that a limit can have, in bytes."""
 
 _LISTED_CALLS: Final = 50
-"""The number of the last calls that are always listed."""
+"""How many of the last calls are always listed."""
 
 _PREVIEWS: Final = 8
 """The previews in states can take up `Shown.request` divided by this number, but at least 2 KB."""
 
 _TWICE: Final = 64
-"""A result smaller than this, in bytes, is shown with its call even if data also contains the
+"""The size, in bytes, below which a result is shown with its call even if data also contains the
 result.
 """
 
@@ -73,7 +73,7 @@ class Shown:
 
     @classmethod
     def from_json(cls, stored: JSONObject) -> Shown:
-        """Read what `to_json` wrote."""
+        """Read limits written by `to_json`."""
         value = stored.get("value")
         request = stored.get("request")
         if not isinstance(value, int) or not isinstance(request, int):
@@ -118,7 +118,7 @@ TO_MINDS: Final = Shown(16 * 1024, 128 * 1024)
 """The default limits for models, for clients that answer by sampling, and for Python minds."""
 
 TO_HOSTS: Final = Shown(4 * 1024, 32 * 1024)
-"""The limits for a host that answers turn by turn. Such a host pays for each byte, and can also
+"""The limits for a host that answers turn by turn. Such a host pays for every byte, and can also
 read values with `check_run`.
 """
 
@@ -280,7 +280,7 @@ class MadeCall:
 
 @dataclass(slots=True)
 class _Writes:
-    """The paths that calls wrote to within one message."""
+    """The paths in one message that calls wrote to."""
 
     paths: dict[Path, tuple[int, bool]] = field(default_factory=dict[Path, tuple[int, bool]])
 
@@ -625,7 +625,7 @@ def _replaced(value: JSON, tree: _Tree) -> JSON:
     """Return a copy of a value with the parts at the paths in the tree replaced by the tree's
     entries.
 
-    A part whose entry is null is omitted or, in a list, replaced with the text `(left out)`.
+    A part whose entry is null is omitted or, in a list, replaced by the text `(left out)`.
     """
     if isinstance(value, dict):
         members: JSONObject = {}

@@ -40,7 +40,7 @@ _BEGINNING: Final = 80
 
 _LARGE_TEXT: Final = 64 * 1024
 """The length, in characters, above which a string is large. Only one large string is cached at a
-time, because its value takes up much memory.
+time, because its value takes up a lot of memory.
 """
 
 
@@ -257,7 +257,7 @@ _LATER = frozenset(
     | {"dependencies", "minProperties", "minItems", "contains", "minContains", "maxContains"}
     | {"unevaluatedProperties", "unevaluatedItems"}
 )
-"""Keywords that a state does not have to satisfy until the run ends."""
+"""Keywords that a state need not satisfy until the run ends."""
 
 
 class StateSchema:

@@ -42,8 +42,8 @@ from ideabridge.tools.shaping import check_query
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Annotations, Tool
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
-"""Why a call failed. `structural`: a fault in the call was found before it ran. `runtime`: the call
-failed while it ran. `dependency`: a call that it depends on failed. `denied`: the policy or a
+"""Why a call failed. `structural`: an error in the call was found before it ran. `runtime`: the
+call failed while it ran. `dependency`: a call that it depends on failed. `denied`: the policy or a
 decision denied it. `output`: the output of a Solution could not be resolved or validated.
 """
 
@@ -53,7 +53,7 @@ result cannot be used.
 """
 
 UNCAUGHT = ("structural", *UNCERTAIN)
-"""Kinds of errors that `p || q` does not catch: faults in the plan itself, and errors after which
+"""Kinds of errors that `p || q` does not catch: errors in the plan itself, and errors after which
 the call might have done its work.
 """
 

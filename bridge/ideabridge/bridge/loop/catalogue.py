@@ -20,7 +20,7 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, QUERY_FORMAT, Tool, ToolKey, 
 
 MAX_QUALIFIED: Final = 300
 """The number of characters at the beginning of a name that are searched for the name of a
-module.
+server.
 """
 
 
@@ -125,7 +125,7 @@ class Catalogue:
         raise UnknownToolError(message)
 
     def look_up(self, call: WrittenCall) -> Tool | None:
-        """Return the tool that a call names, or None."""
+        """Return the tool that a call names, or None if it is unknown."""
         tool = self._only(call.tool, call.module)
         if tool is None:
             return None
@@ -445,7 +445,7 @@ def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
 
 
 def _own_name(tool: Tool) -> str:
-    """Return the name of a tool in its server."""
+    """Return the name of a tool on its server."""
     _, name = tool.origin
     return name
 

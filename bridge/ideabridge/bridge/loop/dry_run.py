@@ -257,7 +257,7 @@ def _text(graph: Graph, missing: Collection[str]) -> Iterator[str]:
 
 
 def _texts_of(reads: Iterable[Read]) -> str:
-    """Return the references that are read, each once."""
+    """Return the references that are read, without duplicates."""
     texts = [_shown(read.expression.text) for read in reads]
     return ", ".join(dict.fromkeys(texts))
 
@@ -318,7 +318,7 @@ class _Flowchart:
         yield from _styled(lacking, "missing", "stroke-dasharray:4")
 
     def _add_arrows(self, reads: Iterable[Read], node: str) -> None:
-        """Add arrows to a node from everything it reads."""
+        """Add arrows to a node from everything that it reads."""
         sources = chain.from_iterable(read.sources() for read in reads)
         for operand, writers in sources:
             name = _label(_shown(operand.text))

@@ -151,7 +151,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """End the run; acknowledged by `RunEnded`."""
+    """End the run. Acknowledged by `RunEnded`."""
 
     status: EndStatus
     reason: str | None = None

@@ -80,14 +80,14 @@ the time limit passed, or the question no longer applied.
 Via: TypeAlias = Literal[
     "form", "terminal", "page", "command", "tool", "code", "time-out", "fork", "bridge", "module"
 ]
-"""How the answer was given. `command`: by a command line that nobody typed at a prompt, for example
-in a script. `tool`: through `decide_approval`. `code`: by an approver or through `Run.decide`.
-`fork`: the call had run before the fork. `bridge`: the process in which the call waited has died.
-`module`: the module withdrew its question.
+"""How the answer was given. `command`: by a command line that was not typed at a prompt, for
+example in a script. `tool`: through `decide_approval`. `code`: by an approver or through
+`Run.decide`. `fork`: the call had run before the fork. `bridge`: the process in which the call was
+waiting has died. `module`: the server withdrew its question.
 """
 
 LOCAL_USER: Final = "local"
-"""The user of this machine, who does not need a name while nobody else uses the server."""
+"""The user of this machine, who needs no name as long as nobody else uses the server."""
 
 _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("person", "form"): "the person at the client",
@@ -102,8 +102,8 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the server",
 }
-"""The phrases that messages use for each kind of decider. Only `Decider.__str__` uses the phrases,
-so a message attributes a decision to a person only if the journal does so, too.
+"""The phrases for each kind of decider in messages. Only `Decider.__str__` uses them, so a message
+attributes a decision to a person only if the journal does too.
 """
 
 
@@ -452,7 +452,9 @@ class GroupCommitted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionRejected(Journaled):
-    """A malformed Solution arrived in one piece. No part of it ran, and the Request stays open."""
+    """A malformed Solution arrived in one piece. No part of it ran, and the Request remains
+    open.
+    """
 
     name: ClassVar[str] = "solution_rejected"
     solution: JSON
@@ -675,12 +677,12 @@ Event: TypeAlias = (
 )
 
 AskedEvent: TypeAlias = ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked
-"""Events that ask a person a question. Each contains the question's id (`approval`), the digest of
-what is shown, and the time.
+"""Events that ask a person a question. Each contains the id of the question (`approval`), the
+digest of what is shown, and the time.
 """
 
 DecidedEvent: TypeAlias = CallDecided | OutcomeDecided | PlanDecided | QuestionAnswered
-"""Events that answer a question. Each contains the question's digest and who answered."""
+"""Events that answer a question. Each contains the digest of the question, and who answered."""
 
 _BY_NAME: dict[str, type[Event]] = {kind.name: kind for kind in get_args(Event)}
 

@@ -103,7 +103,7 @@ from ideabridge.bridge.loop.tool_offer import ToolOffer
 from ideabridge.tools.encoding import JSON, JSONObject
 
 CUT_OFF: Final = "the process ended while the answer was still arriving"
-"""Why an answer was cut off if the run's process ended. The mind is not at fault."""
+"""Why an answer was cut off if the process of the run ended. The mind is not at fault."""
 
 Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]
 
@@ -137,7 +137,7 @@ class Machine:
             mind is asked.
         mode: `solve` if a mind answers Requests until there is an output, `plan` if a plan's author
             gives one Solution at the start.
-        phase: see the table at the top of this file.
+        phase: see the table at the top of this module.
         step: the number of the current Request, counted from 0.
         requests: the number of Requests that have been made.
         settings: the settings of the run.
@@ -280,7 +280,7 @@ class Machine:
 
     @property
     def program(self) -> events.ProgramProposed | None:
-        """The program that is running, or None."""
+        """The running program, or None if there is none."""
         if self.phase != "solving" or self._tick is None or self._tick.graph.closed:
             return None
         return self.solution.program
@@ -350,7 +350,7 @@ class Machine:
 
     @property
     def at_rest(self) -> bool:
-        """True if the run is waiting only for its rooms."""
+        """True if the run is only waiting for its rooms."""
         return self.phase == "solving" and self._tick is not None and self._tick.at_rest
 
     @property
@@ -593,7 +593,7 @@ class Machine:
         self._settle_plan(self._planning.settled())
 
     def _accept(self, proposal: Proposal) -> Tick:
-        """Run a Solution that has arrived in one piece."""
+        """Run a Solution that arrived in one piece."""
         self._begin(proposal)
         tick = self._solving()
         tick.corrections.extend(self._judge_members())

@@ -25,7 +25,7 @@ THOUGHTS: Final[JSONObject] = {
         "from that. It is stored, and changes nothing"
     ),
 }
-"""The schema of the member that the setting `thought_process` adds to answers."""
+"""The schema of the member that the `thought_process` setting adds to answers."""
 
 GROUP: Final = "pattern"
 

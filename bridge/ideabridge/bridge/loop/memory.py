@@ -84,7 +84,7 @@ class Memory:
         return object_or_empty(self._documents.get(instance, {}).get("state"))
 
     def learn(self, call: int, instance: str, kind: str, value: JSON) -> None:
-        """Merge data that a call added into `†data.KIND`."""
+        """Merge data added by a call into `†data.KIND`."""
         view = self._documents.get(instance)
         if view is None:
             return
@@ -238,7 +238,7 @@ def _with_data(view: JSONObject, kind: str, value: JSON) -> JSONObject:
 
 
 def _written(view: JSONObject, entries: Iterable[Write]) -> JSONObject:
-    """Return a document after some writes."""
+    """Return a document after the given writes."""
 
     def target(entry: Write) -> tuple[Path, Method]:
         return entry.path, entry.method

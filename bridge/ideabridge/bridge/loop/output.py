@@ -196,7 +196,7 @@ class Readiness:
         return items
 
     def _compute(self, call: Call, reads: _Reads) -> Computed | Absent:
-        """Return the computed literals of a call, or the reason why it does not run."""
+        """Return the computed literals of a call, or why it does not run."""
         computation = self._graph.computations.calls.get(call.place)
         if computation is None:
             return Computed()

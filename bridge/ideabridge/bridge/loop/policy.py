@@ -154,7 +154,7 @@ def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
 DESTRUCTIVE: Final = "declares that it is destructive"
 CHANGING: Final = "declares that it changes things"
 UNDECLARED: Final = "does not declare that it is read-only"
-"""The reasons why the default policy asks about a tool, after its name: it declares that it
+"""Why the default policy asks about a tool, to be appended to its name: the tool declares that it
 overwrites or deletes, that it changes something, or neither.
 """
 

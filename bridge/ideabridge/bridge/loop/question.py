@@ -30,8 +30,8 @@ from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Annotations, Tool,
 
 Kind: TypeAlias = Literal["call", "outcome", "plan", "question"]
 """What a question is about. `call`: whether a call may run. `outcome`: how a call with an unknown
-outcome ended. `plan`: whether a plan is accepted as a whole. `question`: a question that a module
-asks while it runs a call.
+outcome ended. `plan`: whether a plan is accepted as a whole. `question`: a question that a server
+asks while it is running a call.
 """
 
 Choice: TypeAlias = Literal["approve", "deny", "edit", "retry", "skip", "value"]
@@ -107,7 +107,7 @@ class Question:
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """The answers that the question allows."""
+        """The possible answers to the question."""
         return CHOICES[self.kind]
 
     @property

@@ -108,7 +108,7 @@ class Settings:
         return self.planning == "lazy"
 
     def to_json(self) -> JSONObject:
-        """Return the settings as a journal stores them."""
+        """Return the settings as stored in a journal."""
         modules: JSONObject = {name: _order_to_json(order) for name, order in self.modules.items()}
         apart = ("order", "modules", "shown", "activities")
         members: JSONObject = {
@@ -126,7 +126,7 @@ class Settings:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Settings:
-        """Read the settings that `to_json` wrote."""
+        """Read settings written by `to_json`."""
         members: dict[str, Any] = dict(value)
         modules: dict[str, Any] = members.pop("modules", {})
         members["order"] = members.pop("ordering")

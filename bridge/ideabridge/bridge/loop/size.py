@@ -58,7 +58,7 @@ def measure(value: JSON) -> Size:
 
 
 _LARGE_VALUE: Final = 1_000
-"""The minimum number of values within a value for which remembering its size is worthwhile."""
+"""The minimum number of nested values at which caching the size of a value is worthwhile."""
 
 _REMEMBERED: Final = 4
 

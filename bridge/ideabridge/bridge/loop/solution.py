@@ -197,13 +197,13 @@ def rejection(errors: Sequence[JSONObject]) -> str:
 # -- reading a solution ----------------------------------------------------------------------------
 
 MOST_REFERENCES: Final = 20_000
-"""Maximum number of references in a Solution that arrives in one piece. It takes 30 us on the event
-loop to bind each reference.
+"""Maximum number of references in a Solution that arrives in one piece. Binding each reference
+takes 30 us on the event loop.
 """
 
 MOST_BOUND: Final = 200_000
 """Maximum number of edges between the calls of such a Solution. If each of 5,000 calls read what
-all of these calls write, there would be 25 million edges.
+all of them write, there would be 25 million edges.
 """
 
 
@@ -261,7 +261,7 @@ class SolutionReader:
         self._checked = None
 
     def follow(self, settings: Settings) -> None:
-        """Read later Solutions under other settings."""
+        """Read later Solutions with different settings."""
         self._settings = settings
         self._checked = None
 
@@ -389,7 +389,7 @@ class Planning:
 
     @property
     def question(self) -> Question:
-        """The question whether the plan is accepted."""
+        """The question of whether the plan is accepted."""
         solution = self.plan.solution
         digest = content_hash(
             {"calls": solution.calls, "output": solution.output, "places": solution.places}

@@ -643,7 +643,7 @@ class Tick:
 
     @property
     def at_rest(self) -> bool:
-        """True if the calls are waiting only for rooms."""
+        """True if the calls are only waiting for rooms."""
         return self._running == len(self.rooms) and (
             self.graph.closed or (self.program and self._running > 0)
         )

@@ -16,8 +16,8 @@ from ideabridge.tools.keywords import SchemaKeywords
 from ideabridge.tools.typed import read_as
 
 MAX_DEPTH: Final = 12
-"""Number of schema levels below the root that are kept. Deeper schemas are replaced with schemas
-that accept anything.
+"""How many levels of schemas below the root are kept. Deeper schemas are replaced by schemas that
+accept anything.
 """
 
 _MENTIONED: Final = frozenset(
@@ -33,7 +33,7 @@ _SUPPORTED: Final = frozenset(
     {"type", "enum", "const", "required", "description", "default", "$ref"}
 )
 """Keywords that are kept. Any other keyword whose value is not a schema is either meaningless to a
-model, or refused by providers.
+model or rejected by providers.
 """
 
 _LONGEST_NOTE: Final = 200

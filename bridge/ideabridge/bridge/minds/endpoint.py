@@ -211,7 +211,7 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """The name that the provider uses for the model."""
+        """The provider's name for the model."""
         return self._model.model_name
 
     def forms(self, schema: JSONObject) -> list[Form]:
@@ -413,7 +413,7 @@ def _translated(place: str) -> Generator[None]:
 # -- the models of the user's own server -----------------------------------------------------------
 
 LIST_SECONDS: Final = 5.0
-"""Maximum time, in seconds, that a server can take to answer."""
+"""Maximum time, in seconds, that a server can take to respond."""
 
 _NO_LIST: Final = (404, 405, 501)
 _MOST_LIST_BYTES: Final = 1024 * 1024
@@ -477,6 +477,6 @@ async def models_of(model: Model) -> list[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class _ModelList:
-    """The answer to `GET /models`."""
+    """The response to `GET /models`."""
 
     data: list[JSON] | None = None

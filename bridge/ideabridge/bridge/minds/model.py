@@ -169,7 +169,7 @@ class AnswerBuffer:
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 60.0
 _AFTERWARDS: Final = 5.0
-"""Time, in seconds, to wait for the usage after the Solution is complete."""
+"""How long, in seconds, to wait for the usage after the Solution is complete."""
 _FAILED: Final = 500
 """The HTTP status of a server failure, which can be caused by a schema or by anything else."""
 _MODELS: Final = 32
@@ -177,7 +177,7 @@ _MODELS: Final = 32
 own connections.
 """
 _REMEMBERED: Final = 512
-"""The maximum number of schemas for which the mind remembers a form that works."""
+"""The maximum number of schemas for which a working form is cached."""
 
 
 class ModelAnswer:

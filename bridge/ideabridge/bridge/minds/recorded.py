@@ -43,7 +43,7 @@ from ideabridge.tools.typed import read_as
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 _COMPARABLE: Final = 20_000
-"""Number of the newest ideas that are searched when no idea has the id of the Request."""
+"""How many of the newest ideas are searched when no idea has the id of the Request."""
 
 _LOOKED_AT: Final = 500
 _PAGE: Final = 100
@@ -154,7 +154,7 @@ class Recorded:
         return "\n".join(lines)
 
     def _ideas(self, most: int) -> Iterator[StoredIdea]:
-        """Yield the newest ideas, at most `most` of them."""
+        """Yield the newest ideas, up to `most` of them."""
         after: str | None = None
         while most > 0:
             page = self._store.ideas.page(min(most, _PAGE), after)

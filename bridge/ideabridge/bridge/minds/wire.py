@@ -50,11 +50,11 @@ MAX_ERROR: Final = 1024 * 1024
 """The maximum size, in bytes, of the body of an error."""
 
 MAX_LINE: Final = 2 * MAX_BYTES
-"""The maximum size, in bytes, of one line. A line can contain a whole escaped answer."""
+"""The maximum size, in bytes, of a line. A line can contain a whole escaped answer."""
 
 MAX_ANSWER: Final = 16 * MAX_BYTES
-"""The maximum size, in bytes, of one answer. The limit is high, because a stream wraps every few
-letters of the answer, and of the reasoning before the answer, in a JSON object.
+"""The maximum size, in bytes, of a response. The limit is high, because a stream wraps every few
+letters of the answer, and of the reasoning before it, in a JSON object.
 """
 
 _CHAT: Final = "/chat/completions"
@@ -65,7 +65,7 @@ Response = httpx.Response | httpx2.Response
 
 
 class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
-    """The bytes of an answer, within the limits."""
+    """The bytes of a response, within the limits."""
 
     def __init__(self, stream: Any, most: int) -> None:
         self._stream = stream

@@ -21,7 +21,7 @@ from ideabridge.tools.names import shown_name
 from ideabridge.tools.tool import Tool, ToolKey
 
 _AWAY: Final = 600
-"""Maximum total length, in characters, of the reasons why modules are not up, in an error about an
+"""Maximum total length, in characters, of the reasons why servers are not up, in an error about an
 unknown tool.
 """
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 _LOGGED_TOOLS: Final = 5
-"""Maximum number of tools that a log line names."""
+"""Maximum number of tools named in a log line."""
 
 
 class ModuleLists:

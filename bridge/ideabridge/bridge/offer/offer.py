@@ -43,9 +43,7 @@ from ideabridge.tools.toolbox import Toolbox
 logger: Final = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 30.0
-"""How long, in seconds, a run waits for modules that are connecting before it reports an unknown
-tool.
-"""
+"""How long, in seconds, a run waits for connecting servers before it reports an unknown tool."""
 
 
 SOLVE: Final = Tool(
@@ -72,8 +70,8 @@ SOLVE: Final = Tool(
     },
     module=ANONYMOUS,
 )
-"""The tool of `_module: "anonymous"`. This process's latent tools can also be called under that
-module.
+"""The tool of `_module: "anonymous"`. Latent tools of this process can also be called under that
+name.
 """
 
 

@@ -20,8 +20,8 @@ from ideabridge.tools.names import is_safe_name
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, is_idea
 
 _LOOK_SECONDS: Final = 3.0
-"""Time, in seconds, for which a plan waits for modules that have failed, if one of them might have
-a tool that no other module has.
+"""How long, in seconds, a plan waits for servers that have failed, if one of them might have a tool
+that no other server has.
 """
 
 

@@ -41,7 +41,7 @@ _TAKES_SECONDS: Final = 5.0
 
 _BEATS_SECONDS: Final = 3.0
 _SILENT_SECONDS: Final = 15.0
-"""Time, in seconds, after which a silent holder is considered dead."""
+"""How long, in seconds, until a silent holder is considered dead."""
 
 _KEPT_SECONDS: Final = 30.0
 """How long, in seconds, the holder keeps an outcome that the asker does not fetch."""
@@ -87,7 +87,7 @@ class CallsElsewhere:
         self._serving: set[str] = set()
 
     async def run(self) -> None:
-        """Answer other servers until cancelled."""
+        """Handle answers from other servers until cancelled."""
         while True:
             about = await self._bridge.notices.wait(_TOPIC, _LOOKS_SECONDS)
             for key, event in self._waiting.items():

@@ -116,8 +116,9 @@ _FURTHER: Final = {
     ALWAYS: "Always: this tool, in this workspace, from now on",
     FOR_RUN: "Yes, and further calls of this tool in this run",
 }
-"""The answers to a call that allow later calls of its tool, too, with their titles. Each of them is
-the decision `approve`."""
+"""The answers to a call that also allow later calls of its tool, with their titles. Each of them is
+the decision `approve`.
+"""
 
 
 def approval_form(request: ApprovalRequest) -> types.ElicitRequestedSchema:
@@ -530,7 +531,7 @@ def _values(request: ApprovalRequest) -> JSONObject:
 
 
 def _wrapped(text: str) -> Iterator[str]:
-    """Return a part of a value's JSON in marked lines."""
+    """Return part of the JSON of a value as marked lines."""
     return _marked(visible(text), f"{MARK}  ")
 
 

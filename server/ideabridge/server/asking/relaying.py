@@ -64,12 +64,12 @@ from ideabridge.tools.encoding import JSON, JSONObject, objects_in
 from ideabridge.tools.errors import IdeabridgeError
 
 ANSWER_SECONDS: Final = 600.0
-"""Time limit, in seconds, for a client's answer to a question. The time is limited because the call
-occupies a place at its module, and the client might have disconnected without notice.
+"""Time limit, in seconds, for a client's answer to a question. There is a limit because the call
+occupies a place at its server, and the client might have disconnected without notice.
 """
 
 MOST_PARKED: Final = 50
-"""Maximum number of calls that one caller can have parked at the same time."""
+"""Maximum number of parked calls that one caller can have."""
 
 AnswerT = TypeVar("AnswerT")
 MessageT = TypeVar("MessageT", bound=BaseModel)
@@ -103,7 +103,7 @@ def redacted_message(message: MessageT, secrets: Secrets) -> MessageT:
 
 
 class ParkedCallError(IdeabridgeError):
-    """A call cannot be parked, or is no longer parked."""
+    """Raised when a call cannot be parked, or is no longer parked."""
 
 
 class RelayedClient:

@@ -27,9 +27,7 @@ MAX_FORM_ROUNDS: Final = 9
 """Maximum number of rounds of forms in one call. SDK clients end a call after ten rounds."""
 
 STATE_SECONDS: Final = 7 * 86_400.0
-"""Time limit, in seconds, for a person's answer. Approvals have a configured timeout of their
-own.
-"""
+"""Time limit, in seconds, for a person's answer. Approvals have their own configured timeout."""
 
 
 @dataclass(slots=True)

@@ -56,7 +56,7 @@ _TOOL: Final = "solution"
 Solution."""
 
 MAX_PARAMS: Final = 900_000
-"""Limit on one question, in bytes of JSON. SDK clients refuse events over 1 MiB."""
+"""Limit on one question, in bytes of JSON. SDK clients reject events larger than 1 MiB."""
 
 MAX_ANSWER: Final = MAX_BYTES
 """Limit on one answer: in characters for text, in bytes of JSON for the tool call's input."""
@@ -308,7 +308,7 @@ def _journaled(result: _Result) -> str:
 # -- the sampler -----------------------------------------------------------------------------------
 
 MAX_SAMPLING_ROUNDS: Final = 8
-"""Maximum number of rounds of sampling in one request. Clients end a request after ten rounds, and
+"""Maximum number of sampling rounds in one request. Clients end a request after ten rounds, and
 forms might need some of them.
 """
 
@@ -322,7 +322,7 @@ _HAND_IN: Final = "submit the solution with solve"
 _Key: TypeAlias = tuple[str, int]
 """A run's id and turn."""
 _Sent: TypeAlias = tuple[Sample, str]
-"""A Request that was sent to a client's model, and the time, as ISO 8601 in UTC."""
+"""A Request that was sent to a client's model, and when, as ISO 8601 in UTC."""
 
 
 class Sampler:

@@ -229,10 +229,10 @@ _WIDEST_NAME: Final = 26
 """Maximum width, in columns, of the names in a section of help. A longer name gets its own line."""
 
 _SHARED: Final = ("config", "project", "store", "tools", "allow_all", "json", "help")
-"""The options that many commands share. Help lists them after a command's own options."""
+"""The options that many commands share. Help lists them after each command's own options."""
 
 _EARLIER: Final = ("--module",)
-"""Earlier names of options, which still work but are not in the help."""
+"""Former names of options, which still work but are not in the help."""
 
 _REWORDED: Final = {
     "install_completion": "Install completion for your shell (bash, zsh, fish or PowerShell).",

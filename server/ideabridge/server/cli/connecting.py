@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import ModuleStatus
 
 SETTLE_SECONDS: Final = 60.0
-"""Maximum time, in seconds, for which commands wait for modules. Each module also has its own
-`connect_timeout`."""
+"""Maximum time, in seconds, that commands wait for servers. Each server also has its own
+`connect_timeout`.
+"""
 
 _MOST_NAMED: Final = 5
-"""Maximum number of modules that the line names."""
+"""Maximum number of servers named in the line."""
 
 _DELAY_SECONDS: Final = 0.5
-"""Time, in seconds, for which a plan waits for modules before the line appears."""
+"""How long, in seconds, a plan waits for servers before the line appears."""
 
 
 class Connecting:

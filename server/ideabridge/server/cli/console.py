@@ -37,15 +37,17 @@ if TYPE_CHECKING:
 
 
 _STEADY_SECONDS: Final = 1.0
-"""Minimum time, in seconds, for which a question must be visible before an answer counts. It is the
-same on the page.
+"""Minimum time, in seconds, that a question must be visible before an answer counts. It is the same
+on the page.
 """
 
 _DELAY_SECONDS: Final = 0.5
 """Delay, in seconds, before a line about work in progress appears."""
 
 _LEAST_WIDTH: Final = 12
-"""Minimum width, in columns, of a table's last column, however narrow the terminal is."""
+"""Minimum width, in columns, of the last column of a table, no matter how narrow the terminal
+is.
+"""
 
 
 def out() -> Console:
@@ -98,7 +100,7 @@ def drop_output() -> None:
 
 
 def say(text: str, style: str | None = None) -> None:
-    """Print a line for the person on standard error."""
+    """Print a line to standard error for the user."""
     err().print(printable(text), style=style)
 
 
@@ -125,7 +127,7 @@ def report(message: str) -> None:
 
 
 def show_line(text: str, style: str | None = None) -> None:
-    """Print a line of the result, on standard output."""
+    """Print a line of the result to standard output."""
     out().print(printable(text), style=style)
 
 
@@ -491,23 +493,23 @@ class ExitCode(IntEnum):
 
     DONE = 0
     FAILED = 1
-    """The command ran but did not succeed: calls had errors, a module is down, or an answer is
+    """The command ran but did not succeed: calls had errors, a server is down, or an answer is
     wrong.
     """
     USAGE = 2
-    """The command line, a plan, an input, a name or the configuration is wrong; nothing ran."""
+    """The command line, a plan, an input, a name or the configuration is wrong. Nothing has run."""
     STORE = 3
     """The store cannot be opened, read or written."""
     WAITING = 4
-    """A run waits for a person's approval, or for a solution."""
+    """A run is waiting for a person's approval or for a solution."""
     INTERNAL = 70
-    """A defect of ideabridge."""
+    """There is a bug in ideabridge."""
     CANCELLED = 130
-    """Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
 
 class UsageError(IdeabridgeError):
-    """A command line that cannot be understood."""
+    """Raised when a command line cannot be understood."""
 
 
 _STORE = (

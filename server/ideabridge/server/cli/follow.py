@@ -422,8 +422,8 @@ async def follow(
         quiet: whether to show nothing.
         by_turns: whether to read the Solutions that the run needs from standard input.
         asks: whether to ask a person at the terminal for approvals.
-        leaves: whether a run that is waiting for approval stays open on Ctrl-C, instead of being
-            cancelled.
+        leaves: whether to leave a run that is waiting for approval open on Ctrl-C instead of
+            cancelling it.
     """
     followed = Followed(run)
     turns = Turns(run, quiet=quiet) if by_turns else None

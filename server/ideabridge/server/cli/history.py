@@ -44,12 +44,12 @@ _SERVERS = 8
 """Maximum number of servers that the command names as not configured."""
 
 _MOST_ROWS = 20
-"""Maximum number of runs that the table shows. With more rows, the summary would be pages further
+"""Maximum number of runs shown in the table. With more rows, the summary would be pages further
 down.
 """
 
 _REASONS = 5
-"""Maximum number of reasons that are named for runs that were not saved."""
+"""Maximum number of reasons given for runs that were not saved."""
 
 
 @app.callback()

@@ -497,8 +497,8 @@ def prune_ideas(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete old runs with their rooms, forks and ideas. Published and tagged ideas and
-    unfinished runs stay.
+    """Delete old runs with their rooms, forks and ideas. Published and tagged ideas, and unfinished
+    runs, are kept.
 
     Other processes can use the store meanwhile. `store vacuum` makes the file smaller afterwards.
     """
@@ -561,7 +561,8 @@ def _print_prunable(prunable: Prunable) -> None:
 
 _SHOWN_CHARACTERS: Final = 2000
 """Maximum number of characters shown of a message or a result. `export` writes them in full, and
-plans are always shown in full."""
+plans are always shown in full.
+"""
 
 
 def idea_result(store: Store, stored: StoredIdea) -> JSONObject:

@@ -390,7 +390,7 @@ def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
 
 
 _UNUSABLE: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.EROFS)
-"""Errors that are caused by a path itself rather than by a defect."""
+"""Errors caused by a path itself rather than by a bug."""
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 

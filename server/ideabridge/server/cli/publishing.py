@@ -869,7 +869,7 @@ def pin_version(options: Options, ref: VersionArgument) -> None:
 @app.command("unpin")
 @command("config", "project", "store", "json")
 def unpin_name(options: Options, name: NameArgument) -> None:
-    """Make a pinned name mean its latest version again."""
+    """Make a pinned name refer to its latest version again."""
     with open_store(options) as store:
         publication = store.publications.stand_for(name)
     _print_choice(options, publication)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 0.3
 _WIDTHS: Final = (19, 10)
-"""Widths, in terminal columns, of a line's time and source."""
+"""Widths, in terminal columns, of the time and the source of a line."""
 
 
 @app.command("logs")

@@ -48,7 +48,7 @@ _TITLE_WIDTH: Final = 9
 """Width, in columns, of the titles in a server's details."""
 
 _SHOWN_APART: Final = ("cwd", "disabled")
-"""The keys in an entry that a server's details show in another form."""
+"""The keys of an entry that a server's details show in another form."""
 
 app = typer.Typer(
     help="Add, list, test, sign in to and import the MCP servers behind ideabridge.",
@@ -322,7 +322,7 @@ class _ShownServer:
 
 
 def _say_notes(status: ModuleStatus) -> None:
-    """Report the notes on a server."""
+    """Report the notes about a server."""
     for note in status.notes:
         say(f"  {status.name}: {note}", "dim")
 

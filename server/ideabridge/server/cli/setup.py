@@ -336,7 +336,7 @@ def _say_done(outcome: SetupOutcome) -> None:
 
 
 def _say_next(plan: SetupPlan) -> None:
-    """Say what the person can do next."""
+    """Tell the user what to do next."""
     from ideabridge.server.setup.report import listed_words
 
     titles = [host.host.title for host in plan.hosts if host.state != "blocked"]
@@ -364,7 +364,7 @@ def _say_next(plan: SetupPlan) -> None:
 
 
 def _undo(options: Options, *, dry_run: bool, yes: bool) -> int:
-    """Undo all setups. Return the exit code."""
+    """Undo all setups, and return the exit code."""
     from ideabridge.server.setup.record import RemainingStep, one_at_a_time, setup_records
     from ideabridge.server.setup.undo import describe_step, undo
 

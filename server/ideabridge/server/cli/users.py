@@ -143,7 +143,7 @@ def _change(
 @app.command("disable")
 @command("config", "project", "store", "json")
 def disable_user(options: Options, name: NameArgument) -> None:
-    """Refuse a user until `users enable` accepts the user again. Their runs and ideas stay."""
+    """Refuse a user until `users enable` accepts the user again. Their runs and ideas are kept."""
     _change(options, name, f"{name} is refused until you run `users enable`", state="disabled")
 
 
@@ -157,8 +157,8 @@ def enable_user(options: Options, name: NameArgument) -> None:
 @app.command("remove")
 @command("config", "project", "store", "json")
 def remove_user(options: Options, name: NameArgument) -> None:
-    """Remove a user permanently, and revoke their tokens. Their runs and ideas stay. The name is
-    never used again.
+    """Remove a user permanently, and revoke their tokens. Their runs and ideas are kept. The name
+    is never used again.
     """
     _change(options, name, f"{name} is removed, and all their tokens are revoked", state="removed")
 

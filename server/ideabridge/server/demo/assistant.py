@@ -25,7 +25,7 @@ _NOTE: Final = re.compile(r"(?P<call>\S+) (?P<status>started|done|failed)\b")
 
 
 class CheckFailedError(IdeabridgeError):
-    """A step of the demo failed."""
+    """Raised when a step of the demo fails."""
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ DESCRIPTION: Final = (
 _ADDRESS: Final = re.compile(r"serving on (http://\S+)\n")
 _GIT_SECONDS: Final = 30
 _LARGE_PATCH: Final = 4_000_000
-"""Size of a patch, in bytes, above which the server might refuse it, because a result can have at
+"""Size of a patch, in bytes, above which the server might reject it, because a result can have at
 most 8 MiB of JSON.
 """
 
@@ -75,7 +75,8 @@ def example(name: str) -> Path:
 
 PLAN: Final[Members] = json.loads(example("git_history.json").read_text(encoding="utf-8"))
 """A plan with nine calls to two MCP servers and a file of Python tools. In a shallow clone, git
-cannot create a patch; then `no_patch` contains the reason, and the plan continues."""
+cannot create a patch; `no_patch` then contains the reason, and the plan continues.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ LARGEST: Final = 200_000
 could not read more."""
 
 _REMEMBERED: Final = 2000
-"""Maximum number of skills whose digests are remembered."""
+"""Maximum number of skills whose digests are cached."""
 
 _FRESH_MS: Final = 1000
 

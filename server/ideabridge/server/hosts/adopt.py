@@ -68,17 +68,17 @@ _MOST_NAME: Final = 64
 _MOST_REASON: Final = 1000
 _MOST_SERVERS: Final = 1000
 """Maximum number of characters shown from a server's name and from a line that quotes its entry,
-and maximum number of servers read from one place.
+and maximum number of servers read from one file.
 """
 
 _OWN_KEYS: Final = ("mcpServers",)
 """The keys that lead to the servers in `ideabridge.json`."""
 
 AdoptionVerdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
-"""new: the server will be added. same: it is already configured. taken: another module already has
-this name and keeps it. replaced: the server replaces another module. shadowed: an earlier file of
-the host has a server of the same name. ourselves: the server starts ideabridge. unusable: see
-`why`.
+"""What happens to a server. `new`: it will be added. `same`: it is already configured. `taken`:
+another server already has this name and keeps it. `replaced`: it replaces another server.
+`shadowed`: an earlier file of the host has a server with the same name. `ourselves`: it starts
+ideabridge. `unusable`: see `why`.
 """
 
 
@@ -169,7 +169,7 @@ class Adoption:
 
     @property
     def all_notes(self) -> list[str]:
-        """The notes, and `moved_secrets`."""
+        """The notes, followed by `moved_secrets`."""
         return [*self.notes, *self.moved_secrets]
 
     @property
@@ -253,7 +253,7 @@ def find_servers(
 
 
 class _Search:
-    """Reads the files of a host one after another."""
+    """Reads the files of a host one at a time."""
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class _Search:
         self._refusals = HostRefusals(host, environment, self._content)
 
     def read(self, file: HostFile) -> None:
-        """Add the servers of one place."""
+        """Add the servers in one file."""
         if file.path not in self._paths:
             self._paths.append(file.path)
 
@@ -359,7 +359,7 @@ class _Search:
         return self._documents[file.path].content
 
     def _is_in_project(self, path: Path) -> bool:
-        """Return whether a repository can contain a file."""
+        """Return whether a file can be part of a repository."""
         project = self._environment.project
         return path.is_relative_to(project) and not self._environment.home.is_relative_to(project)
 

@@ -59,12 +59,12 @@ _DOMAIN: Final = re.compile(
     r"com|org|net|edu|gov|mil|int|info|biz|io|ai|app|dev|cloud|tech|site|online|xyz|co|me|eu|uk|us"
     r"|ca|au|nz|de|at|ch|fr|nl|be|it|es|pt|ie|se|no|fi|dk|jp|kr|cn|in|br"
 )
-"""Matches a last label which shows that a word without a path is a host name."""
+"""Matches a last label that shows that a word without a path is a host name."""
 
 _FILE_ENDING: Final = re.compile(
     r"py|pyz|sh|bash|js|mjs|cjs|ts|rb|pl|php|lua|go|rs|jar|exe|bat|cmd|ps|bin|json|toml"
 )
-"""Matches a last label that is more likely to be the extension of a program's file."""
+"""Matches a last label that is more likely to be the file extension of a program."""
 
 _NOTHING_CHOSEN: Final[Mapping[str, bool]] = MappingProxyType({})
 
@@ -77,7 +77,7 @@ class EntryError(IdeabridgeError):
 
 
 class ServerExistsError(EntryError):
-    """The file already has a server with this name."""
+    """Raised when the file already has a server with this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class EntryFile:
 
     @property
     def title(self) -> str:
-        """The name of the file in a sentence."""
+        """The name of the file for use in a sentence."""
         if self.scope == "user":
             return f"your own configuration, {self.path}"
         if self.scope == "project":
@@ -253,7 +253,7 @@ class PlannedEntry:
         file: the file, as it was read.
         name: the name of the server.
         before: the entry to be replaced, or None for a new server.
-        recognised: the entry, with `${secret:NAME}` in place of each secret, and the secrets.
+        recognised: the entry, with each secret replaced by `${secret:NAME}`, and the secrets.
         in_plain_text: where other values in the entry look like secrets.
     """
 
@@ -265,12 +265,12 @@ class PlannedEntry:
 
     @property
     def entry(self) -> JSONObject:
-        """The entry as it is written to the file."""
+        """The entry as written to the file."""
         return self.recognised.entry
 
     @property
     def changes(self) -> list[SettingChange]:
-        """The differences from the entry that it replaces."""
+        """The differences from the entry to be replaced."""
         return setting_changes(self.before or {}, self.entry)
 
     def store_secrets(self) -> str | None:

@@ -39,7 +39,9 @@ class HostFileError(IdeabridgeError):
 
 
 Scope = Literal["local", "project", "user"]
-"""local: this project, for this user only. project: the project's own file. user: everywhere."""
+"""Who uses a server. `local`: only this user, in this project. `project`: everyone who uses the
+project's own file. `user`: this user, everywhere.
+"""
 
 FileFormat = Literal["json", "jsonc", "toml", "yaml"]
 """jsonc: the host reads JSON with comments and trailing commas."""
@@ -63,7 +65,7 @@ _OTHER_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp_s
 """Keys that lead to the servers in several hosts' files."""
 
 _SERVER_KEYS: Final = frozenset({"command", "cmd", "url", "uri", "httpUrl", "serverUrl"})
-"""A server's entry has one of these keys."""
+"""Keys of which a server's entry has at least one."""
 
 
 @dataclass(frozen=True, slots=True)

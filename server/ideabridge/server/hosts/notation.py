@@ -20,8 +20,9 @@ from ideabridge.tools.encoding import JSON, JSONObject, objects_in
 from ideabridge.tools.json_parts import map_strings, part_at
 
 Notation = Literal["braces", "dollar", "curly", "shell"]
-"""A notation that only some hosts know. braces: `${X}`, perhaps with a default. dollar: `$X`.
-curly: `{env:X}` and `{file:X}`. shell: `$(COMMAND)`, which ideabridge never runs."""
+"""A notation that only some hosts support. `braces`: `${X}`, perhaps with a default. `dollar`:
+`$X`. `curly`: `{env:X}` and `{file:X}`. `shell`: `$(COMMAND)`, which ideabridge never runs.
+"""
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WITH_DEFAULT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:-[^{}]*)?", re.DOTALL)
@@ -70,7 +71,7 @@ _TAKEN_NAMES: Final = frozenset(
     }
 )
 _TAKEN_STARTS: Final = ("DYLD_", "IDEABRIDGE_", "LC_", "LD_", "NODE_", "PYTHON", "XDG_")
-"""Names, and prefixes of names, of variables that mean something to every program. No value from a
+"""Names, and prefixes of names, of variables that have a meaning for every program. No value from a
 host gets such a name: `${input:path}` is not `${PATH}`.
 """
 
@@ -244,7 +245,7 @@ _KINDS: Final = {
     "workspaceFolderBasename": "fills in the folder {name} of its workspace",
     "file": "reads a value from the file {name}",
 }
-"""The way in which the host obtains each kind of value."""
+"""How the host obtains each kind of value."""
 
 
 def as_written(text: str) -> str:

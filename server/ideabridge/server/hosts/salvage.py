@@ -23,8 +23,8 @@ _MAX_DEPTH: Final = 40
 """Maximum depth at which a truncated object is read."""
 
 _MAX_FAILURES: Final = 200
-"""Maximum number of malformed parts that are skipped in one file. A parser that fails might read
-the whole file again to find the line number.
+"""Maximum number of malformed parts skipped in one file. A parser that fails might read the whole
+file again to determine the line number.
 """
 
 _MOST_READINGS: Final = 12
@@ -33,8 +33,8 @@ where the text ends.
 """
 
 _MAX_MEMBERS: Final = 1000
-"""Maximum number of members that are read one by one in a malformed YAML text, including the
-members of malformed members.
+"""Maximum number of members read individually from a malformed YAML text, including the members of
+malformed members.
 """
 
 _MAX_KEY_PARTS: Final = 100
@@ -63,7 +63,7 @@ class ReadObject(dict[str, JSON]):
 
 
 class PartialObject(ReadObject):
-    """An object that is not complete in the file."""
+    """An object that is incomplete in the file."""
 
 
 def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def refuse_constant(name: str) -> Any:
-    """Refuse `NaN` and `Infinity`, which are not JSON."""
+    """Reject `NaN` and `Infinity`, which are not JSON."""
     raise ValueError(f"{name} is not JSON")
 
 

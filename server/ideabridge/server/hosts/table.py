@@ -25,7 +25,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 
 _MOST_MATCHES: Final = 100
-"""Maximum number of files that a path with a `*` matches."""
+"""Maximum number of files that a path with a `*` can match."""
 
 
 class UnknownHostError(IdeabridgeError):
@@ -740,7 +740,7 @@ HOSTS: Final = (
         notations=_BRACES,
     ),
 )
-"""All hosts that ideabridge knows, in the order in which they are listed."""
+"""All hosts that ideabridge knows, in display order."""
 
 
 def host_title(name: str) -> str:

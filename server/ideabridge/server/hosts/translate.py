@@ -44,7 +44,7 @@ _OWN_KEYS: Final[Mapping[str, str]] = {
 `disabled`."""
 
 _APPROVALS: Final = ("alwaysAllow", "autoApprove", "trust", "default_tools_approval_mode")
-"""Keys that name the tools a host calls without asking."""
+"""Keys that name the tools that a host calls without asking."""
 
 _SIGN_IN_KEYS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("scopes", "oauthScopes"), "scope"),
@@ -52,10 +52,10 @@ _SIGN_IN_KEYS: Final[Mapping[str, str]] = {
     "oauthGrantType": "grant",
     "oauth_callback_port": "callbackPort",
 }
-"""Maps keys of an entry that are about signing in to members of `auth`."""
+"""Maps an entry's keys for signing in to members of `auth`."""
 
 _NO_MEANING: Final = frozenset({*IGNORED, "bundled", "display_name", "faviconUrl", "serverName"})
-"""Keys without any effect, which no note names."""
+"""Keys without any effect, which are not mentioned in notes."""
 
 _RESTRICTIONS: Final[Mapping[str, str]] = {
     "sandbox": "restricts what the server may do in the client",
@@ -78,7 +78,7 @@ _DOCKER_FLAGS: Final = re.compile(
     r"|no-healthcheck|oom-kill-disable|sig-proxy|disable-content-trust)|--[^=]+=.*",
     re.DOTALL,
 )
-"""Matches options of `docker run` that take no value from the next word."""
+"""Matches options of `docker run` that do not take the next word as their value."""
 
 _SHELL_CHARACTERS: Final = re.compile(r"""[|&;<>()$`\\"'*?\[\]#~=%!{}\n]""")
 _ABSOLUTE: Final = re.compile(r"[/\\~$]|[A-Za-z]:[/\\]")
@@ -196,7 +196,7 @@ class _Entry:
 
 
 class _Translator:
-    """Reads the keys of one entry, one after another."""
+    """Reads the keys of an entry one at a time."""
 
     def __init__(
         self,

@@ -21,8 +21,8 @@ from ideabridge.server.running import Running
 from ideabridge.server.transports.gate import ALIVE
 
 _HEADERS: Final = {"Cache-Control": "no-store", "Connection": "close"}
-"""The connection is closed after each answer. It does not count as a caller's connection, so nobody
-is allowed to use it for further requests.
+"""The connection is closed after each response. It does not count as a caller's connection, so it
+must not be used for further requests.
 """
 
 
@@ -40,7 +40,7 @@ class Health:
         self._connected = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Handle one request."""
         if scope["method"] not in ("GET", "HEAD"):
             answer = JSONResponse(
                 {"error": "expected GET or HEAD"}, 405, {**_HEADERS, "Allow": "GET, HEAD"}

@@ -26,7 +26,7 @@ MOST_RECORDS: Final = 50
 """Maximum number of records per period."""
 
 MOST_CHARACTERS: Final = 4000
-"""Maximum length of a record, in characters. The middle of a longer record is left out."""
+"""Maximum length of a record, in characters. The middle of a longer record is omitted."""
 
 
 class BoundedLog(logging.Handler):

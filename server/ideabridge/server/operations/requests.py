@@ -31,16 +31,17 @@ from ideabridge.server.callers import Context, caller_of
 from ideabridge.tools.names import visible
 
 RequestStatus = Literal["ok", "asked", "error", "failed", "cancelled", "refused", "disconnected"]
-"""How a request ended. asked: the client was asked for something, and repeats the request. error:
-the answer is an error. failed: an internal error of ideabridge ended it. refused: it was rejected
-before it was read. disconnected: the client disconnected."""
+"""How a request ended. `asked`: the client was asked for something, and repeats the request.
+`error`: the response is an error. `failed`: an internal error of ideabridge ended the request.
+`refused`: it was rejected before it was read. `disconnected`: the client disconnected.
+"""
 
 ToolKind = Literal["own", "exposed", "idea"]
 LogLevel = Literal["error", "warning", "info", "debug"]
 Observer = Callable[["ServedRequest"], None]
 
 PROBES: Final = ("/healthz", "/readyz", "/metrics")
-"""Paths that are requested every few seconds. They are logged only at the level `debug`."""
+"""Paths that are requested every few seconds. They are logged only at the `debug` level."""
 
 _PATHS: Final = ("/mcp", "/ui", *PROBES)
 _HTTP_METHODS: Final = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")

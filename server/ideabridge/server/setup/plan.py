@@ -27,7 +27,9 @@ _STARTING: Final = ("command", "args", "env", "cwd", "url", "headers", "auth")
 _MOST_SHOWN: Final = 3
 
 Choice = Literal["copy", "move"]
-"""copy: the servers also stay in their hosts. move: they are removed from their hosts."""
+"""Whether servers remain in their hosts. `copy`: they do. `move`: they are removed from their
+hosts.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class PlannedServer:
 
 @dataclass(frozen=True, slots=True)
 class RefusedServer:
-    """A server that cannot be taken over."""
+    """A server that cannot be adopted."""
 
     name: str
     host: Host
@@ -148,12 +150,12 @@ class SetupPlan:
 
     @property
     def new_servers(self) -> list[PlannedServer]:
-        """The servers that are added to a configuration."""
+        """The servers to add to a configuration."""
         return [server for server in self.servers if server.is_new]
 
     @property
     def new_hosts(self) -> list[PlannedHost]:
-        """The hosts to which ideabridge is added."""
+        """The hosts to add ideabridge to."""
         return [host for host in self.hosts if host.state in ("new", "replaced")]
 
     @property

@@ -101,7 +101,7 @@ class RemainingStep(BaseModel):
 
 
 SetupStep = FileStep | SecretStep | TrustStep | ServiceStep | RuleStep | RemainingStep
-"""One change."""
+"""A change made by a setup."""
 
 _STEPS: Final = TypeAdapter[list[SetupStep]](
     list[Annotated[SetupStep, Field(discriminator="kind")]]

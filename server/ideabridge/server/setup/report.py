@@ -161,7 +161,7 @@ def habit_lines(plan: SetupPlan) -> list[str]:
 
 
 def listed_words(words: Sequence[str]) -> str:
-    """Return words as a list in a sentence."""
+    """Join words to a list for use in a sentence."""
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"

@@ -35,11 +35,12 @@ MOST_RECEIVED: Final = 256 * 1024 * 1024
 connection with the largest body is closed."""
 
 MOST_UNSENT: Final = 256 * 1024 * 1024
-"""Limit on the combined size, in bytes, of all answers that clients have not read yet. Over the
-limit, the caller with the most unread bytes loses its largest answer."""
+"""Limit on the combined size, in bytes, of all responses that clients have not read yet. Over the
+limit, the caller with the most unread bytes loses its largest response.
+"""
 
 ACCEPTED_AT_ONCE: Final = 64
-"""Maximum number of connections accepted at once, before existing connections are read again."""
+"""Maximum number of connections accepted before existing connections are read again."""
 
 _UNREAD: Final = 4 * ACCEPTED_AT_ONCE
 """Number of connections reserved for requests that have not been read yet, and for strangers. A
@@ -57,11 +58,11 @@ BODY_RATE: Final = 16 * 1024
 """Minimum average rate, in bytes per second, at which a client must send a body."""
 
 READING_SECONDS: Final = 60.0
-"""Maximum time, in seconds, during which a client can leave its answer unread."""
+"""Maximum time, in seconds, that a client can leave its response unread."""
 
 IDLE_SECONDS: Final = 120
-"""Time, in seconds, for which a connection stays open between two requests, for example while a
-host's model writes.
+"""How long, in seconds, a connection stays open between two requests, for example while a host's
+model is writing.
 """
 
 _HEADER_BYTES: Final = 16 * 1024
@@ -70,7 +71,7 @@ _PIECE_BYTES: Final = 256
 """Minimum average size, in bytes, of the chunks of a body after the first `_FREE_PIECES`."""
 
 _LATE_SECONDS: Final = 0.5
-"""If a timer fires at least this many seconds late, the server itself must have been busy."""
+"""The delay of a timer, in seconds, that shows that the server itself must have been busy."""
 
 _KEY: Final = "ideabridge.connection"
 
@@ -345,7 +346,7 @@ class GuardedProtocol(H11Protocol):
         self._all.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the deadlines after the socket was closed."""
+        """Stop the deadlines when the socket has been closed."""
         self._all.remove(self)
         self._all.hold_unsent(self, 0)
         self._release()
@@ -411,7 +412,7 @@ class GuardedProtocol(H11Protocol):
         self._watch_reading(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """Record that the client has read its answer."""
+        """Record that the client has read its response."""
         super().resume_writing()
         self._all.hold_unsent(self, 0)
         if self._unread is not None:

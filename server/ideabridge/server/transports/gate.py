@@ -70,8 +70,8 @@ GET; each client of the handshake era opens one) and the streams of open pages, 
 """
 
 _MOST_PAGES: Final = 16
-"""Maximum number of page requests from one caller that are in progress at once, not counting
-streams. A browser has six connections. The limit is low because some pages take seconds of work.
+"""Maximum number of page requests from one caller that are in progress, not counting streams. A
+browser has six connections. The limit is low because some pages take seconds of work.
 """
 
 
@@ -161,7 +161,7 @@ class Admission:
 
 STRANGER: Final = Admission(None, is_named=False)
 ANYBODY: Final = Admission(LOCAL, is_named=False)
-"""The admission for everybody who can reach a server that needs no token."""
+"""The admission for everyone who can reach a server that needs no token."""
 
 
 class Door(Protocol):
@@ -174,7 +174,7 @@ class Door(Protocol):
         rejects the request.
 
         Raises:
-            IdeabridgeError: the sender cannot be identified at present.
+            IdeabridgeError: the sender cannot currently be identified.
         """
         ...
 
@@ -363,7 +363,7 @@ class Gate:
         self._served: dict[anyio.CancelScope, tuple[Door, Admission]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it."""
+        """Handle one request, or reject it."""
         if scope["type"] != "http":
             await self._calls(scope, receive, send)
             return

@@ -57,29 +57,26 @@ _SENT_SECONDS: Final = 0.01
 _MOST_DRAINED: Final = 16 * MAX_MESSAGE
 _BACKLOG: Final = 1024
 _DESCRIPTORS: Final = 4096
-"""Number of open files that this process asks the system to allow. The limit that a shell sets (256
-to 1,024) is too low for a server.
+"""How many open files this process asks the system to allow. The limit that a shell sets (256 to
+1,024) is too low for a server.
 """
 
 _MOST_SESSIONS: Final = 200
 """Maximum number of sessions of the handshake era that one caller can have."""
 
 SESSION_SECONDS: Final[float] = DEFAULT_SESSION_IDLE_TIMEOUT
-"""Time, in seconds, after which the SDK ends an unused session, without notifying anybody."""
+"""Time, in seconds, after which the SDK ends an unused session without notifying anyone."""
 
 SWEEP_SECONDS: Final = 60.0
-"""Interval, in seconds, at which the server looks for sessions that have been unused for so
-long.
-"""
+"""Interval, in seconds, at which the server checks for sessions that have been unused that long."""
 
 _MOST_REMEMBERED: Final = 1000
 _OPENING: Final = ("", *HANDSHAKE_PROTOCOL_VERSIONS)
-"""If a request without a session has one of these protocol versions, the SDK opens a session for
-it."""
+"""The protocol versions for which the SDK opens a session if a request has none."""
 
 _KEPT_HEADERS: Final = (b"host", b"origin", b"authorization", b"mcp-protocol-version")
 _MAX_EVENT: Final = 1_000_000
-"""Maximum size of an event, in bytes. SDK clients refuse events over 1 MiB."""
+"""Maximum size of an event, in bytes. SDK clients reject events larger than 1 MiB."""
 
 _REFUSED = 400
 _GONE = 404
@@ -559,7 +556,7 @@ class HTTPServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Install no signal handlers."""
+        """Do not install any signal handlers."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -31,12 +31,12 @@ MAX_TOKEN: Final = 16 * 1024
 """Maximum length of a token, in characters."""
 
 FRESH_SECONDS: Final = 3600.0
-"""Time, in seconds, for which keys are used before they are fetched again. Until then, a key that
-the provider has withdrawn is still accepted.
+"""How long, in seconds, keys are used before they are fetched again. Until then, a key that the
+provider has withdrawn is still accepted.
 """
 
 STALE_SECONDS: Final = 86_400.0
-"""Time, in seconds, for which cached keys stay valid while the provider cannot be reached."""
+"""How long, in seconds, cached keys remain valid while the provider cannot be reached."""
 
 PAUSE_SECONDS: Final = 30.0
 """Minimum time, in seconds, between two fetches, so that tokens with invented key ids cannot flood
@@ -58,7 +58,7 @@ _KINDS: Final = {
 
 
 class ProviderError(IdeabridgeError):
-    """The identity provider's keys are not available."""
+    """Raised when the identity provider's keys are not available."""
 
 
 @dataclass(frozen=True, slots=True)

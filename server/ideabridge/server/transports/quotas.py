@@ -22,8 +22,9 @@ from ideabridge.tools.errors import LimitExceededError
 # -- quotas ----------------------------------------------------------------------------------------
 
 _MOST_RATES: Final = 10_000
-"""Maximum number of (caller, kind) pairs that `spend` remembers. If there are more, the least
-recently used pair is forgotten."""
+"""Maximum number of (caller, kind) pairs that `spend` tracks. If there are more, the least recently
+used pair is dropped.
+"""
 
 
 class QuotaError(LimitExceededError):
@@ -116,12 +117,12 @@ MAX_MESSAGE_DEPTH: Final = MAX_DEPTH + 20
 
 MAX_MESSAGE_VALUES: Final = 250_000
 """Maximum number of JSON values in one message. Parsing, checking and copying that many takes less
-than a second, during which the server answers no other request. 8 MB of empty lists would be ten
+than a second, during which the server handles no other request. 8 MB of empty lists would be ten
 times as many values.
 """
 
 ENDS: Final = 4096
-"""Number of bytes that are kept from each end of a message that is too large."""
+"""How many bytes are kept from each end of a message that is too large."""
 
 _SIMPLE: Final = rb'"(?:jsonrpc|method)"\s*:\s*"([^"\\]{0,80})"'
 # Also require the character after the id, because an integer that is cut off would be a different

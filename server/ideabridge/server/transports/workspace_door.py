@@ -128,7 +128,7 @@ class Workspaces:
         return opening.served
 
     def close(self) -> None:
-        """End the requests that listen at open workspaces."""
+        """End listening requests in open workspaces."""
         for served in self.open_now().values():
             served.close()
 
@@ -209,7 +209,7 @@ class WorkspaceDoor:
         return self._own.refusal(status, why, headers)
 
     def close(self) -> None:
-        """End the requests that listen at open workspaces."""
+        """End listening requests in open workspaces."""
         if self._workspaces is not None:
             self._workspaces.close()
 

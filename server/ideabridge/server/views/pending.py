@@ -75,7 +75,7 @@ class Pending:
         return f"{self.record.id}:{self.approval}"
 
     def shown(self, room: Room) -> ShownQuestion:
-        """Return the question as `room` shows it."""
+        """Return the question as shown in `room`."""
         content = content_of(self.question)
         sums = sums_of(self.question.kind, content, self.instances)
         return show_question(content, self.question.why, room, sums)
@@ -160,7 +160,7 @@ class OpenQuestions:
 
     @classmethod
     def from_json(cls, value: JSON) -> OpenQuestions:
-        """Read questions that `to_json` wrote."""
+        """Read questions written by `to_json`."""
         stored = cast("dict[str, Any]", value)
         return cls(
             tuple((_question_from_json(question), at) for question, at in stored["asked"]),

@@ -29,10 +29,10 @@ ListedStatus: TypeAlias = Literal[
     "cancelled",
     "failed",
 ]
-"""The values of `run_status`: `RunStatus`, and `queued` for a run that waits for a worker."""
+"""The values of `run_status`: `RunStatus`, and `queued` for a run that is waiting for a worker."""
 
 _MOST_READ: Final = 200
-"""Maximum number of rows that one query of the list of runs reads."""
+"""Maximum number of rows read by one query of the list of runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from ideabridge.tools.reading import Solution
 from ideabridge.tools.typed import read_as
 
 REFUSING: Final[tuple[Choice, ...]] = ("deny", "skip")
-"""The decisions that allow nothing to happen. A person can make them without seeing the question in
-full.
+"""The decisions that do not allow anything to happen. A person can make them without seeing the
+question in full.
 """
 
 _COLUMNS: Final = 80
-"""The width of a line, in characters, by which the lines of a question are counted."""
+"""The width of a line, in characters, for counting the lines of a question."""
 
 
 @dataclass(frozen=True, slots=True)

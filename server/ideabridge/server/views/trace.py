@@ -23,9 +23,10 @@ BarStatus: TypeAlias = Literal[
     "waiting", "asking", "running", "done", "failed", "denied", "cancelled", "not run"
 ]
 """The status of a bar. `failed`: the call returned an error, even if it was caught, or the run
-ended during the call. `denied`: a person or a rule refused the call. `cancelled`: another call of
+ended during the call. `denied`: a person or a rule refused the call. `cancelled`: another call in
 its group made it unnecessary, or its Solution was cancelled. `not run`: the run ended before the
-call started."""
+call started.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ MARK: Final = "  | "
 _NAME_TITLE: Final = "parameter"
 _VALUE_TITLE: Final = "value"
 _WIDEST_NAME: Final = 24
-"""Maximum width of the name column, in terminal columns. A longer name has a line of its own."""
+"""Maximum width of the name column, in terminal columns. A longer name has its own line."""
 
 _GAP: Final = 2
 _NARROWEST: Final = 24

@@ -120,7 +120,7 @@ Render = Callable[[Layout], str]
 
 
 def newline_of(text: str) -> str:
-    """Return the line ending that a text uses."""
+    """Return the line ending used in a text."""
     if "\r\n" in text:
         return "\r\n"
     return "\n"

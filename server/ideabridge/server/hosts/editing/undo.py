@@ -30,7 +30,7 @@ from ideabridge.server.hosts.host import FileFormat, HostFileError
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _MOST_EDITS: Final = 500
-"""Maximum number of edits that are noted. The oldest notes are removed first; the backups stay."""
+"""Maximum number of recorded edits. The oldest records are removed first; the backups are kept."""
 
 
 class DamagedNotesError(HostFileError):
@@ -40,14 +40,14 @@ class DamagedNotesError(HostFileError):
 
 
 _AROUND: Final = (400, 100, 30, 8)
-"""Numbers of characters around a restored text that are compared, in this order, to find where the
-text belongs.
+"""How many characters around a restored text are compared, in this order, to find where the text
+belongs.
 """
 
 UndoneHow = Literal["restored", "deleted", "entries", "nothing"]
-"""restored: the file has its previous bytes again. deleted: the edit had created the file, which is
-now removed. entries: the host has written the file since, so only the entries were reverted.
-nothing: the file already had its previous content.
+"""How an edit was undone. `restored`: the previous bytes of the file were restored. `deleted`: the
+file, which the edit had created, was removed. `entries`: the host has written to the file since, so
+only the entries were reverted. `nothing`: the file already had its previous content.
 """
 
 
@@ -117,7 +117,7 @@ def recorded_edits(command: str) -> list[RecordedEdit]:
 
 
 def edits_of(path: Path) -> list[RecordedEdit]:
-    """Return the edits to this file alone that have not been undone, latest first.
+    """Return the edits to only this file that have not been undone, latest first.
 
     Raises:
         HostFileError: the record cannot be read.

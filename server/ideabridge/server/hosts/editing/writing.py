@@ -26,8 +26,8 @@ from ideabridge.bridge.trust import (
 from ideabridge.server.hosts.host import MAX_BYTES, HostFileError
 
 _ATTEMPTS: Final = 20
-"""Maximum number of times that an edit is repeated because another program has written the file in
-the meantime.
+"""Maximum number of times that an edit is repeated because another program has written to the file
+in the meantime.
 """
 
 

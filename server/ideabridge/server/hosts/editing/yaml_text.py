@@ -88,7 +88,7 @@ class _Node:
         return zip(keys, values, strict=True)
 
     def find(self, name: str) -> tuple[_Node, _Node] | None:
-        """Return the member of a mapping that has this key."""
+        """Return the member of a mapping with the given key."""
         for key, value in self.members():
             if key.text == name:
                 return key, value
@@ -395,7 +395,7 @@ def _with_lines(text: str, end: int, lines: Sequence[str]) -> str:
 
 
 def _without_lines(text: str, start: int, end: int) -> str:
-    """Return the text without the lines of a value."""
+    """Return the text without the lines of the given value."""
     line_start = start - len(_indent_of(text, start))
     place = _line_end(text, end)
     after = text[place:]
