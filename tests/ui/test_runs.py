@@ -493,7 +493,8 @@ def test_the_output_of_a_run_comes_first(page: Page, site: str, http: httpx.Clie
     # The calls and the graph are each below what stands in their column, whatever is beside it.
     assert about["x"] > output["x"] + output["width"]
     assert about["y"] == output["y"]
-    gap = box(".times")["y"] - output["y"] - output["height"]
+    card = box("#result .scroll")
+    gap = box(".times")["y"] - card["y"] - card["height"]
     assert box(".run-graph")["y"] - about["y"] - about["height"] == pytest.approx(gap, abs=1)
     assert (box(".times")["x"], box(".run-graph")["x"]) == (output["x"], about["x"])
     assert output["height"] != about["height"]

@@ -45,6 +45,9 @@ _MAX_LANES: Final = 200
 _MAX_CHARACTERS: Final = 19
 """Maximum length of a line of text in a box, in characters."""
 
+_OF_INPUT: Final = " of the input"
+"""The end of the words for a member of the input."""
+
 
 @dataclass(frozen=True, slots=True)
 class Box:
@@ -338,6 +341,10 @@ class _Parts:
         the start.
         """
         title = ReferenceWords().of(text) or text
+        if title.endswith(_OF_INPUT):
+            # The whole title would not fit into a line.
+            title = title.removesuffix(_OF_INPUT)
+            note = note or _OF_INPUT.strip()
         box = self._inputs.setdefault(text, Box(f"g{len(self._inputs)}", title, note, "given"))
         self.add_arrow(Arrow(box.key, target, "data", text))
 
