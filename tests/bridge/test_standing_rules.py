@@ -45,6 +45,8 @@ from ideabridge.bridge.standing_rules import (
     rules_path,
     workspace_of,
 )
+from ideabridge.bridge.store.rule_changes import ALWAYS as ALLOWED
+from ideabridge.bridge.store.rule_changes import ASKS, RuleChange
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, SEES_ALL
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -194,8 +196,8 @@ async def test_a_withdrawn_rule_covers_no_further_call(modules: Modules) -> None
         with Store.open(":memory:") as store:
             others = StandingRules(bridge.configuration, store)
             [listed] = others.listed(SEES_ALL)
-            assert others.withdraw(listed.rule)
-            assert not others.withdraw(listed.rule)
+            assert others.withdraw(listed.rule, BOB)
+            assert not others.withdraw(listed.rule, BOB)
 
         assert (await pushed(bridge, "b")).status == "needs_approval"
         journal = [event for _, event in bridge.store.runs.events(done.id)]
@@ -207,13 +209,45 @@ async def test_a_withdrawn_rule_covers_no_further_call(modules: Modules) -> None
     assert machine.status == "done"
 
 
+async def test_who_gave_and_withdrew_a_rule_is_remembered(modules: Modules) -> None:
+    async with opened(modules) as bridge:
+        await allow(bridge)
+        rules = rules_of(bridge)
+        [listed] = rules.listed(LOCAL)
+        # A rule that is given again, or is already withdrawn, changes nothing.
+        rules.give(listed.rule)
+        assert rules.withdraw(listed.rule, BOB)
+        assert not rules.withdraw(listed.rule, BOB)
+
+        changes = bridge.store.rule_changes
+        withdrawn, given = changes.latest(LOCAL)
+        assert (given.before, given.after, given.by) == (ASKS, ALLOWED, AT_TERMINAL.to_json())
+        assert (withdrawn.before, withdrawn.after, withdrawn.by) == (ALLOWED, ASKS, BOB.to_json())
+        assert given.tool == listed.rule.tool.name
+        assert changes.latest(SEES_ALL) == [withdrawn, given]
+        assert changes.latest("bob") == []
+
+
+def test_only_the_latest_changes_of_rules_are_kept() -> None:
+    with Store.open(":memory:") as store:
+        for number in range(120):
+            change = RuleChange(float(number), BOB.to_json(), "m", "t", ASKS, ALLOWED)
+            store.rule_changes.add("bob", change)
+        store.rule_changes.add(
+            "bob profile:narrow", RuleChange(120.0, None, "m", "t", ALLOWED, ASKS)
+        )
+        changes = store.rule_changes.latest("bob")
+
+    assert [change.at for change in changes] == [float(number) for number in range(120, 20, -1)]
+
+
 async def test_what_a_rule_decided_holds_after_a_crash(modules: Modules) -> None:
     async with opened(modules) as bridge:
         await allow(bridge)
         run = await pushed(bridge, "b", "c")
         events = [event for _, event in bridge.store.runs.events(run.id)]
         [listed] = rules_of(bridge).listed(LOCAL)
-        rules_of(bridge).withdraw(listed.rule)
+        rules_of(bridge).withdraw(listed.rule, BOB)
 
     # The process dies after the decision on the first call, but before the call starts.
     begun = next(n for n, event in enumerate(events) if event["event"] == "call_started")
@@ -283,7 +317,7 @@ async def test_a_run_that_another_process_drives_is_decided_always(modules: Modu
         assert made["always"] == listed.rule.id
 
         # Somebody else was faster, so the person's answer does not count and gives no rule.
-        rules_of(other).withdraw(listed.rule)
+        rules_of(other).withdraw(listed.rule, BOB)
         driven = await driver.run_plan(plan)
         with anyio.fail_after(30):
             while not driven.pending():
@@ -536,7 +570,7 @@ async def test_rules_of_users_are_in_the_store_and_hold_for_their_runs(modules: 
         assert rules_of(bridge).listed("user:ann") == rules_of(bridge).listed(LOCAL) == []
         [listed] = rules_of(bridge).listed(SEES_ALL)
         assert listed.to_json()["caller"] == "user:bob"
-        assert rules_of(bridge).withdraw(listed.rule)
+        assert rules_of(bridge).withdraw(listed.rule, BOB)
         assert (await pushed(bridge, "c", caller="user:bob")).status == "needs_approval"
 
 

@@ -369,6 +369,7 @@ def use(http: httpx.Client) -> dict[str, str]:
         "call-image": f"runs/{picture}/calls/0",
         "direct": "runs/direct",
         "approvals": "approvals",
+        "approvals-past": "approvals/past",
         "ideas": "ideas",
         "suggestions": "ideas?show=suggested",
         "written": "ideas?show=written",

@@ -326,7 +326,11 @@ def test_past_decisions_name_the_call_and_not_the_run(http: httpx.Client) -> Non
         approve(http, run_id)
         table = http.get("/ui/approvals/past").text.partition("Past decisions</h1>")[2]
         row = table.partition(f'<a href="/ui/runs/{run_id}/calls/1">')[2].partition("</tr>")[0]
-        assert text_of(f"<a>{row}").startswith(f"Refund {values}")
+        assert text_of(f"<a>{row}").startswith(f"Refund {values} asked by you in run ")
+        # The run, and below it who asked, are also beside the open decisions.
+        run = f'asked by <span>you</span> in run <a href="/ui/runs/{run_id}">'
+        assert run in row
+        assert run in http.get("/ui/approvals").text.partition('id="past"')[2]
 
 
 def test_a_call_is_edited_in_a_field_for_each_of_its_values(
@@ -444,7 +448,9 @@ def test_calls_that_a_rule_or_a_grant_approved_are_one_past_decision(http: httpx
     wait_until(lambda: "allowed for its run" in http.get(past).text)
     table = text_of(http.get(past).text.partition("Past decisions</h1>")[2])
     assert re.search(
-        r"allowed for its run Refund order 2, amount 5 you 1 call, (just now|.* ago)", table
+        r"allowed for its run Refund order 2, amount 5 asked by you in run Refund you 1 call, "
+        r"(just now|.* ago)",
+        table,
     )
 
     key = key_of(http, ask(http, refund(3)))

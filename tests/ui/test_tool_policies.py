@@ -15,6 +15,7 @@ from playwright.sync_api import Locator, Page, expect
 from ideabridge.bridge.standing_rules import FILE_NAME
 from ideabridge.bridge.store.store import Store
 from tests.ui.serving import ask, client, link_to, seal, secret, send, served, stranger
+from tests.ui.test_approvals import text_of
 from tests.ui.test_servers import OWN, OWN_SERVER, SERVERS, configured
 from tests.ui.test_shown import decide, key_of
 from tests.waiting import wait_until
@@ -257,6 +258,65 @@ def test_a_tool_that_is_to_ask_asks_although_it_was_always_allowed_as_it_was(
         assert f'id="q-{ask(http, speak)}' in http.get("/ui/approvals").text
 
 
+def past_changes(http: httpx.Client) -> list[str]:
+    """The changes of rules among the past decisions, latest first, without their times."""
+    table = http.get("/ui/approvals/past").text.partition("Past decisions</h1>")[2]
+    rows = [text_of(row) for row in re.findall("<tr>.*?</tr>", table, re.DOTALL)]
+    return [re.sub(r" (just now|\d+ \w+ ago)$", "", row) for row in rows if row.startswith("rule ")]
+
+
+def test_a_change_of_a_rule_is_a_past_decision_of_its_own(tmp_path: Path) -> None:
+    configured(tmp_path, {"own": OWN})
+    given = "rule changed Save of own was ask first → now always allow you"
+    withdrawn = "rule withdrawn Save of own was always allow → now ask first you"
+    with served(tmp_path) as url, client(url) as http:
+        listed(http)
+        assert past_changes(http) == []
+        send(http, ALLOW, page=OFFER, tool="save", seal=shown_seal(http))
+        assert past_changes(http) == [given]
+        page = http.get("/ui/approvals").text
+        [rule] = re.findall(r'name="rule" value="([^"]+)"', page)
+        beside = page.partition('id="past"')[2]
+        assert f'<a href="{TOOL}">Save</a>' in beside
+        send(http, "/ui/approvals/rules", page="/ui/approvals", rule=rule)
+        assert past_changes(http) == [withdrawn, given]
+
+        # A person gives the same rule with a decision.
+        key = key_of(http, ask(http, SAVE))
+        assert "is always allowed" in decide(http, key, "always", seal=seal(http, key))
+        assert past_changes(http) == [given, withdrawn, given]
+
+        # A tool that only reads runs without a rule.
+        form = {"page": "/ui/modules/own/tools/speak", "name": "own", "tool": "speak"}
+        send(http, "/ui/servers/asking", action="ask", **form)
+        send(http, "/ui/servers/asking", action="follow", **form)
+        assert past_changes(http)[:2] == [
+            "rule changed Speak of own was ask first → now run without asking you",
+            "rule changed Speak of own was run without asking → now ask first you",
+        ]
+
+
+def test_others_see_no_changes_of_rules_that_are_not_theirs(tmp_path: Path) -> None:
+    configured(tmp_path, {"own": OWN})
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        store.users.add("bob")
+        token = store.users.add_token("bob")[1]
+
+    with served(tmp_path) as url, client(url) as http, stranger(url) as bob:
+        bob.post("/ui/sign-in", data={"token": token})
+        listed(http)
+        send(http, ALLOW, page=OFFER, tool="save", seal=shown_seal(http))
+        assert len(past_changes(http)) == 1
+        assert past_changes(bob) == []
+
+        wait_until(lambda: shown_seal(bob) != "")
+        send(bob, ALLOW, page=OFFER, tool="save", seal=shown_seal(bob))
+        assert len(past_changes(bob)) == 1
+        # The owner sees everything, and by whom it was done.
+        assert [change.rpartition("allow ")[2] for change in past_changes(http)][1] == "you"
+        assert "bob" in past_changes(http)[0]
+
+
 def test_a_rule_is_withdrawn_in_the_profile_in_which_it_was_given(tmp_path: Path) -> None:
     file = configured(tmp_path, {"own": OWN, "other": OWN})
     content = json.loads(file.read_text(encoding="utf-8"))
@@ -284,6 +344,8 @@ def test_a_rule_is_withdrawn_in_the_profile_in_which_it_was_given(tmp_path: Path
         shown = narrow.get("/ui/approvals").text
         [rule] = re.findall(r'name="rule" value="([^"]+)"', shown)
         assert "other.save" not in shown
+        assert "of other" not in shown
+        assert "of other" in whole.get("/ui/approvals").text
         [other] = {*rules} - {rule}
         refused = send(narrow, "/ui/approvals/rules", page=TOOL, rule=other)
         assert "there is no standing rule" in refused.text

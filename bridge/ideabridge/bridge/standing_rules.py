@@ -34,6 +34,7 @@ from ideabridge.bridge.configuration import Configuration, start_definitions
 from ideabridge.bridge.loop.event import Decider, JournalError, read_decider
 from ideabridge.bridge.loop.standing import StandingTool, coverable
 from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.rule_changes import ALWAYS, ASKS, RuleChange
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL, SEES_ALL, Viewer, owner_of
 from ideabridge.bridge.trust import TrustError, contains_home, read_own, write_own
@@ -501,6 +502,7 @@ class StandingRules:
         self._servers: Mapping[str, str] = servers_of(configuration)
         self._settings = store.settings
         self._memory = store.tool_memory
+        self._changes = store.rule_changes
         self._file = _RuleFile()
         self._reported = ""
 
@@ -582,7 +584,9 @@ class StandingRules:
         Raises:
             StandingRuleError, StoreError: the rules cannot be changed.
         """
-        self._change(rule.owner, lambda rules: _with_rule(rules, rule), seconds)
+        before = self._change(rule.owner, lambda rules: _with_rule(rules, rule), seconds)
+        if rule.id not in before:
+            self._record(rule, rule.at, rule.by, ASKS, ALWAYS)
 
     def listed(self, viewer: Viewer) -> list[ListedRule]:
         """Return the rules that a viewer is allowed to see, oldest first.
@@ -628,8 +632,12 @@ class StandingRules:
             return "holds"
         return "holds" if digests.get(rule.tool.name) == rule.tool.digest else "outdated"
 
-    def withdraw(self, rule: StandingRule) -> bool:
+    def withdraw(self, rule: StandingRule, by: Decider) -> bool:
         """Delete a rule. Return False if it has already been withdrawn.
+
+        Args:
+            rule: the rule.
+            by: the person who withdraws it.
 
         Raises:
             StandingRuleError, StoreError: the rules cannot be changed.
@@ -638,7 +646,19 @@ class StandingRules:
         def without(rules: Mapping[str, StandingRule]) -> Mapping[str, StandingRule]:
             return {key: other for key, other in rules.items() if key != rule.id}
 
-        return rule.id in self._change(rule.owner, without)
+        was_given = rule.id in self._change(rule.owner, without)
+        if was_given:
+            self._record(rule, time.time(), by, ALWAYS, ASKS)
+        return was_given
+
+    def _record(self, rule: StandingRule, at: float, by: Decider, before: str, after: str) -> None:
+        """Store that a rule was given or withdrawn, for the list of past decisions."""
+        change = RuleChange(at, by.to_json(), rule.tool.module, rule.tool.name, before, after)
+        try:
+            self._changes.add(rule.owner, change)
+        except StoreError as error:
+            # The rule itself has changed, so do not report that it has not.
+            logger.warning("%s: this change is missing from the list: %s", rule.tool.label, error)
 
     def withdraw_all(self, caller: str, tool: StandingTool) -> None:
         """Delete the rules that a person gave for a tool here, for any of its definitions. An

@@ -42,6 +42,7 @@ from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Prun
 from ideabridge.bridge.store.publications import Publications
 from ideabridge.bridge.store.queue import RunQueue
 from ideabridge.bridge.store.results import copy_without_results
+from ideabridge.bridge.store.rule_changes import RuleChanges
 from ideabridge.bridge.store.search import Search
 from ideabridge.bridge.store.sessions import SessionTable
 from ideabridge.bridge.store.settings import StoredSettings
@@ -113,6 +114,7 @@ class Store:
         configuration_log: what changed in configurations while servers ran.
         users: the users of a server, and their tokens.
         owner_links: links that sign the owner in to the page.
+        rule_changes: who changed whether calls of a tool ask.
         notifier: sends and receives notifications between all processes that use the store.
     """
 
@@ -138,6 +140,7 @@ class Store:
         self.configuration_log = ConfigurationLog(database)
         self.users = Users(database)
         self.owner_links = OwnerLinks(self.settings)
+        self.rule_changes = RuleChanges(self.settings)
         self.evidence = EvidenceTable(database)
         self.publications = Publications(database, self._search, self.tool_memory, self.evidence)
         self.ideas = Ideas(

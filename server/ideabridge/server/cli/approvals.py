@@ -340,14 +340,16 @@ def standing_rules(
 
     A withdrawn rule covers no further calls, not even in servers that are already running.
     """
+    from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
     from ideabridge.bridge.standing_rules import StandingRules
 
+    by = AT_TERMINAL if at_terminal() else BY_COMMAND
     with _existing_store(options) as store:
         rules = StandingRules(options.configuration(), store)
         listed = rules.listed(SEES_ALL)
         chosen = [_rule_named(listed, text) for text in remove or ()]
         for rule in chosen:
-            rules.withdraw(rule.rule)
+            rules.withdraw(rule.rule, by)
 
     if remove:
         removed: list[JSON] = [rule.to_json() for rule in chosen]

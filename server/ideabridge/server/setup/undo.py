@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.loop.event import AT_TERMINAL
 from ideabridge.bridge.standing_rules import StandingRuleError, StandingRules
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import LOCAL
@@ -214,7 +215,7 @@ def _undo_rule(step: RuleStep) -> UndoneStep:
             rules = StandingRules(Configuration(), store)
             for listed in rules.listed(LOCAL):
                 if listed.rule.id == step.id:
-                    rules.withdraw(listed.rule)
+                    rules.withdraw(listed.rule, AT_TERMINAL)
     except StandingRuleError as error:
         return UndoneStep(what, "failed", str(error))
     return UndoneStep(what, "restored", f"{step.tool} is no longer always allowed")

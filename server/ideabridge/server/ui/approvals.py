@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -37,6 +37,7 @@ from ideabridge.bridge.runs.people import Decision, DecisionName
 from ideabridge.bridge.standing_rules import ListedRule, StandingRuleError
 from ideabridge.bridge.store.decisions import Decided
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
+from ideabridge.bridge.store.rule_changes import ALWAYS, RuleChange
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.users import sees_run_of
 from ideabridge.server.ui.access import (
@@ -524,6 +525,7 @@ class PastDecision:
         tool: the tool of the call that the decision was about, or "" if the decision was about a
             plan, or the call is not known.
         values: the first values in this call, on one line, or "" if they are not known.
+        record: the run, or None if it has been deleted.
     """
 
     decided: Decided
@@ -532,6 +534,38 @@ class PastDecision:
     counted: str = ""
     tool: str = ""
     values: str = ""
+    record: RunRecord | None = None
+
+    @property
+    def at(self) -> float | None:
+        """The time of the decision, in seconds since 1970, if it is known."""
+        return self.decided.at
+
+
+@dataclass(frozen=True, slots=True)
+class PastRuleChange:
+    """A row in the list of past decisions, about calls of a tool in general.
+
+    Attributes:
+        change: the change, as it is stored.
+        by: the person, in words.
+        page: the path of the tool's own page, below the path of all pages, or "" if the tool is not
+            known.
+    """
+
+    change: RuleChange
+    by: str
+    page: str
+
+    @property
+    def at(self) -> float:
+        """The time of the change, in seconds since 1970."""
+        return self.change.at
+
+    @property
+    def verdict(self) -> str:
+        """The page's word for the change."""
+        return "rule withdrawn" if self.change.before == ALWAYS else "rule changed"
 
 
 class ApprovalPages:
@@ -566,7 +600,6 @@ class ApprovalPages:
     async def _list(self, request: Request, tried: list[DecisionRow] | None = None) -> Response:
         """Return the page. `tried` contains the rows of a form that was not accepted."""
         visitor = visitor_of(request)
-        store = self._bridge.store
         decisions = await self._site.histories.all_pending(visitor.scope, MOST + 1)
         has_more = len(decisions) > MOST
         after = _read_place(request.query_params.get("after", ""))
@@ -583,7 +616,7 @@ class ApprovalPages:
 
         # Use a thread, because calls can be large.
         open_cards, rows = await compute_in_thread(write)
-        decided = await compute_in_thread(store.decisions.latest, visitor.scope, _LATEST_DECIDED)
+        decided = await compute_in_thread(self._past, visitor, _LATEST_DECIDED)
         rules, problem = await compute_in_thread(self._rules, visitor)
         cards = [replace(card, since=await self._since(card.pending)) for card in open_cards]
         later = ""
@@ -605,7 +638,7 @@ class ApprovalPages:
             later_count=len(following) - len(cards),
             is_later=after != _FIRST,
             more=has_more,
-            decided=await compute_in_thread(self._past, decided),
+            decided=decided,
             has_rules=self._bridge.standing_rules is not None,
             rules=rules,
             rules_problem=problem,
@@ -615,22 +648,35 @@ class ApprovalPages:
 
     async def show_past(self, request: Request) -> Response:
         """Show the latest past decisions."""
-        visitor = visitor_of(request)
-        decided = await compute_in_thread(
-            self._bridge.store.decisions.latest, visitor.scope, _DECIDED
-        )
-        return self._site.page(
-            request,
-            "approvals_past.html",
-            decided=await compute_in_thread(self._past, decided),
-            most=_DECIDED,
-        )
+        decided = await compute_in_thread(self._past, visitor_of(request), _DECIDED)
+        return self._site.page(request, "approvals_past.html", decided=decided, most=_DECIDED)
 
-    def _past(self, decisions: list[Decided]) -> list[PastDecision]:
-        """Return the rows of the list of past decisions."""
-        return [self._past_decision(decided) for decided in decisions]
+    def _past(self, visitor: Visitor, most: int) -> list[PastDecision | PastRuleChange]:
+        """Return the rows of the list of past decisions, latest first."""
+        store = self._bridge.store
+        decisions = store.decisions.latest(visitor.scope, most)
+        profile = self._bridge.offer.to(visitor.caller).profile
+        changes = [
+            change
+            for change in store.rule_changes.latest(visitor.scope)
+            if profile is None or profile.admits(change.module or None, change.tool)
+        ]
+        latest: list[Decided | RuleChange] = [*decisions, *changes[:most]]
+        latest.sort(key=lambda row: row.at or 0, reverse=True)
+        return [
+            self._past_decision(row, visitor)
+            if isinstance(row, Decided)
+            else self._past_rule_change(row)
+            for row in latest[:most]
+        ]
 
-    def _past_decision(self, decided: Decided) -> PastDecision:
+    def _past_rule_change(self, change: RuleChange) -> PastRuleChange:
+        page = ""
+        if change.module in self._bridge.modules:
+            page = f"modules/{quote(change.module, safe='')}/tools/{quote(change.tool, safe='')}"
+        return PastRuleChange(change, decider_text({"by": change.by}), page)
+
+    def _past_decision(self, decided: Decided, visitor: Visitor) -> PastDecision:
         bar = self._decided_call(decided)
         values = ""
         if bar is not None and decided.decision != "edit" and decided.calls == 1:
@@ -645,7 +691,15 @@ class ApprovalPages:
             _counted_calls(decided),
             "" if bar is None else bar.name,
             values,
+            self._record_of(decided, visitor),
         )
+
+    def _record_of(self, decided: Decided, visitor: Visitor) -> RunRecord | None:
+        try:
+            return self._bridge.store.runs.find(decided.run, caller=visitor.scope)
+        except UnknownRunError:
+            # The run has been deleted in the meantime.
+            return None
 
     def _decided_call(self, decided: Decided) -> CallBar | None:
         """Return the call that a decision was about, as its author wrote it. Return None for a
@@ -712,7 +766,7 @@ class ApprovalPages:
                 f"there is no standing rule {ident[:40]!r}; it may have been withdrawn"
             )
 
-        await compute_in_thread(rules.withdraw, chosen)
+        await compute_in_thread(rules.withdraw, chosen, visitor.decider)
         visitor.notes.append(Note("good", f"From now on, {chosen.tool.label} asks again."))
         return self._site.back_to_form(request)
 

@@ -34,14 +34,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import (
     Configuration,
     ConfigurationError,
     is_user_file,
     user_file,
 )
+from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.loop.standing import coverable
 from ideabridge.bridge.server_entry import name_problem
+from ideabridge.bridge.store.rule_changes import ALWAYS, ASKS, DENIED, RUNS, RuleChange
 from ideabridge.server.hosts.adopt import Adoption
 from ideabridge.server.hosts.editing.host_text import EditedFile
 from ideabridge.server.hosts.editing.undo import (
@@ -687,11 +690,17 @@ class ServerForms:
             raise UnknownToolError(f"{name} has no tool {looked_for[:80]!r}")
 
         asks = form.get("action") == "ask"
+        before = _rule_for_calls(self._bridge, tool, visitor)
         told = await self._changed(partial(self._change_asking, name, tool, asks=asks))
         rules = self._bridge.standing_rules
         covered = coverable(tool)
         if asks and rules is not None and covered is not None:
             await compute_in_thread(rules.withdraw_all, visitor.caller, covered)
+        after = RUNS if not asks and is_read_only_to_server(tool) else ASKS
+        if after != before:
+            by = visitor.decider.to_json()
+            change = RuleChange(time.time(), by, name, tool.name_in_module, before, after)
+            await compute_in_thread(self._bridge.store.rule_changes.add, visitor.caller, change)
         visitor.notes.append(Note("good", told))
         return self._site.back_to_form(request)
 
@@ -963,6 +972,19 @@ def file_to_change(configuration: Configuration) -> Path | None:
         if not layer.is_own and not layer.is_project:
             return layer.file
     return user_file()
+
+
+def _rule_for_calls(bridge: Bridge, tool: Tool, visitor: Visitor) -> str:
+    """Return what applies to the visitor's calls of a tool; see `RuleChange.before`."""
+    verdict = policy_named(bridge.configuration.approval_setting)(tool, {}).verdict
+    if verdict != "ask":
+        return RUNS if verdict == "allow" else DENIED
+
+    rules = bridge.standing_rules
+    covered = coverable(tool)
+    if rules is None or covered is None or rules.covering(visitor.caller, covered) is None:
+        return ASKS
+    return ALWAYS
 
 
 def is_read_only_to_server(tool: Tool) -> bool:

@@ -1,0 +1,78 @@
+"""Rule changes: who changed whether calls of a tool ask, when, and what applied before."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from ideabridge.bridge.store.settings import StoredSettings
+from ideabridge.bridge.store.users import SEES_ALL, Viewer, owner_of
+from ideabridge.tools.encoding import JSON, decode_trusted, encode, objects_in
+from ideabridge.tools.typed import read_whole
+
+ASKS: Final = "ask first"
+RUNS: Final = "run without asking"
+ALWAYS: Final = "always allow"
+DENIED: Final = "deny"
+"""What can apply to the calls of a tool."""
+
+_SETTING: Final = "rule changes "
+_MOST_KEPT: Final = 100
+"""Number of the latest changes that are kept for each person."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChange:
+    """A change by which calls of a tool ask or no longer ask.
+
+    Attributes:
+        at: the time of the change, in seconds since 1970.
+        by: who made it, as events of a journal store it; see `read_decider`.
+        module: the tool's server, or "".
+        tool: the name of the tool in its server.
+        before: what applied until then: `ASKS`, `RUNS`, `ALWAYS` or `DENIED`.
+        after: what applies since then.
+    """
+
+    at: float
+    by: JSON
+    module: str
+    tool: str
+    before: str
+    after: str
+
+
+class RuleChanges:
+    """The latest changes of each person. They are settings, because there are few of them, and
+    nothing but a list of past decisions reads them.
+    """
+
+    def __init__(self, settings: StoredSettings) -> None:
+        self._settings = settings
+
+    def add(self, caller: str, change: RuleChange) -> None:
+        """Store a change that concerns the calls of a caller."""
+
+        def added(data: bytes) -> bytes:
+            entries: list[JSON] = [asdict(entry) for entry in [*_read(data), change]]
+            return encode(entries[-_MOST_KEPT:])
+
+        self._settings.change(f"{_SETTING}{owner_of(caller)}", added)
+
+    def latest(self, viewer: Viewer) -> list[RuleChange]:
+        """Return the changes that a viewer is allowed to see, latest first."""
+        if viewer is SEES_ALL:
+            stored = self._settings.under(_SETTING).values()
+        else:
+            stored = [self._settings.get(f"{_SETTING}{owner_of(viewer)}") or b""]
+
+        changes = [change for data in stored for change in _read(data)]
+        changes.sort(key=lambda change: change.at, reverse=True)
+        return changes
+
+
+def _read(data: bytes) -> list[RuleChange]:
+    if not data:
+        return []
+    read = [read_whole(RuleChange, entry) for entry in objects_in(decode_trusted(data))]
+    return [change for change in read if change is not None]
