@@ -560,7 +560,8 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
             ORDERS | {"customer": customer, "_outputPath": "orders"},
             {"_tool": "find_customer", "id": customer},
         ]
-        ended(http, ask(http, *calls, output=["†state.orders", "†results.1"]))
+        made = ask(http, *calls, output=["†state.orders", "†results.1"])
+        ended(http, made)
 
     # The number of suggestions comes after the page, because finding them can take seconds.
     page.goto(f"{site}ideas")
@@ -573,8 +574,12 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
     expect(card.get_by_role("heading")).to_have_text("List orders, then find customer")
     expect(card).to_contain_text("These 2 steps ran 3 times in the same order.")
     expect(card).to_contain_text("As a tool, they are one call that asks for")
-    expect(card.get_by_role("listitem")).to_have_text(["List orders", "Find customer"])
+    # The steps, and the number that both take, are there once.
+    expect(card.get_by_role("listitem")).to_have_count(0)
+    expect(card.locator("p b")).to_have_text(["customer"])
     expect(card).to_contain_text("They only read.")
+    source = card.get_by_role("link", name="List orders, find customer")
+    expect(source).to_have_attribute("href", f"/ui/runs/{made}")
     # No address contains the secret of the session.
     review = card.get_by_role("link", name="Review it first").get_attribute("href")
     assert review is not None

@@ -103,6 +103,8 @@ class Suggestion:
             plain.
         occurrences: the calls that the command publishes, and those that it names as evidence,
             latest first. Exact repetitions are left out, because they add no evidence.
+        repeated: the parameters that had, in each of these runs, the same text as an earlier
+            parameter, so that a person can join the two.
         title: the title of the run with the latest occurrence.
     """
 
@@ -113,6 +115,7 @@ class Suggestion:
     parameters: tuple[tuple[str, JSONObject], ...]
     open: tuple[OpenPoint, ...]
     occurrences: tuple[Occurrence, ...]
+    repeated: tuple[str, ...]
     title: str
 
     @property
@@ -601,6 +604,7 @@ def _examine(
         parameters=parameters,
         open=tuple(open_points(draft, output_counts=False)),
         occurrences=tuple(work.occurrence for work in named),
+        repeated=_repeated_texts(draft),
         title=latest.line.title,
     )
 
@@ -618,6 +622,23 @@ def _work(runs: _Runs, line: _Line, places: Sequence[int]) -> _Work | None:
     whole = len(places) == line.count
     occurrence = Occurrence(line.run, first, last, whole)
     return _Work(line, occurrence, calls)
+
+
+def _repeated_texts(draft: PlanDraft) -> tuple[str, ...]:
+    """Return the parameters that had the same text as an earlier one in each of the runs."""
+    arguments = [draft.arguments(run) for run in (draft.lifted.aligned, *draft.lifted.others)]
+    seen: set[tuple[str, ...]] = set()
+    repeated: list[str] = []
+    for name in arguments[0]:
+        values = [of_run.get(name) for of_run in arguments]
+        texts = tuple(value for value in values if isinstance(value, str) and value)
+        if len(texts) < len(values):
+            continue
+        if texts in seen:
+            repeated.append(name)
+        seen.add(texts)
+
+    return tuple(repeated)
 
 
 def _parameters(draft: PlanDraft) -> tuple[tuple[str, JSONObject], ...]:

@@ -29,7 +29,8 @@ class SuggestedTool:
     Attributes:
         suggestion: the suggestion.
         title: a description of the steps.
-        steps: the tools of the first steps, in words.
+        steps: the tools of the first steps, in words, or nothing if the title names all steps.
+        asks_for: the parameters that callers must pass, those with the same value once.
         doubts: what a person still has to choose, as parts of a sentence.
         review: the query string of the page on which a person reviews the tool before publishing
             it.
@@ -38,6 +39,7 @@ class SuggestedTool:
     suggestion: Suggestion
     title: str
     steps: list[str]
+    asks_for: list[str]
     doubts: list[str]
     review: str
 
@@ -49,11 +51,15 @@ class SuggestedTool:
         query += [("with", other.ref) for other in others]
         query += [("require", name) for name in suggestion.required]
         query.append(("name", suggestion.name))
-        steps = [readable(tool) for tool in suggestion.tools[:_LISTED_STEPS]]
+        steps: list[str] = []
+        if len(suggestion.tools) > _MOST_STEPS:
+            steps = [readable(tool) for tool in suggestion.tools[:_LISTED_STEPS]]
+        asks_for = [name for name in suggestion.required if name not in suggestion.repeated]
         return cls(
             suggestion=suggestion,
             title=_title(suggestion.tools),
             steps=steps,
+            asks_for=asks_for,
             doubts=_doubts(suggestion),
             review=urlencode(query),
         )
