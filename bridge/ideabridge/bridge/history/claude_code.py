@@ -385,8 +385,7 @@ class _Lines:
         """Return the first lines of abandoned branches, all of which a person wrote.
 
         If a person wrote twice after the same line, the branch that contains the last line of the
-        log is kept,
-        and the other one is abandoned.
+        log is kept, and the other one is abandoned.
         """
         forks = [prompts for prompts in self._prompts.values() if len(prompts) > 1]
         if not forks:

@@ -185,7 +185,9 @@ _NUMBERED: Final = re.compile(r"\A.{0,15}\Z|[:._-]\d{1,4}\Z", re.DOTALL)
 
 
 def is_numbered(call_id: str) -> bool:
-    """Return whether other calls might have the same id, because a model numbered its calls."""
+    """Return whether an id looks like a number that a model assigned, so that other calls might
+    have the same id.
+    """
     return _NUMBERED.search(call_id) is not None
 
 
@@ -222,7 +224,7 @@ class CallsById:
         return self._bounds.takes_result(size)
 
     def _knows(self, call: HistoryCall) -> bool:
-        """Return whether a call was already read, because the host wrote it twice."""
+        """Return whether a call was already read. Hosts sometimes write a call twice."""
         earlier = self._calls.get(call.id, [])
         if call.time is None:
             return any(other.ended is None and is_same(other, call) for other in earlier)
@@ -429,8 +431,7 @@ class Names:
         """Return the tool named `SERVER__TOOL`, where `separator` is used in place of `__`.
 
         Hosts replace some characters in server names with `_`, and server names can contain the
-        separator, so
-        the longest configured server name that matches is used.
+        separator, so the longest configured server name that matches is used.
         """
         ends = [at.start() for at in re.finditer(separator, name)]
         for end in reversed(ends):

@@ -130,8 +130,8 @@ class HostLogs:
         return RememberedLogs(self.store, self.name, self.caller, names, self.imported_runs)
 
     def report_unchanged(self) -> HistoryReport | None:
-        """Return the report of an import that reads no log if no log has changed since earlier
-        imports, otherwise None.
+        """Return the report of an import that reads no log, or None if a log has changed since
+        earlier imports.
         """
         remembered = self.remembered()
         report = HistoryReport()

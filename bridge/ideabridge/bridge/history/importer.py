@@ -50,7 +50,7 @@ _RUNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _ReadLog:
-    """A log that was read, and its stamp from before that."""
+    """A log that was read, and the stamp that it had before."""
 
     path: Path
     stamp: Stamp | None
@@ -131,16 +131,14 @@ class HistoryImport:
         """Read the logs, and store their new calls as runs.
 
         The bridge must be open. A stretch is left for the next import if it calls a server that
-        does not
-        start.
+        does not start.
 
         Args:
             connect: called before the first stretch is stored, to open a bridge that is not open.
 
         Raises:
             StoreError: the store could not be written to for a minute. The runs stored until then
-                are kept,
-                and are in `report`.
+                are kept, and are in `report`.
         """
         self._begin()
         away = dict[str, str]()

@@ -126,8 +126,7 @@ class Recording:
         ended: the same calls, as calls in a run.
         left: the number of calls that cannot be part of a run, keyed by reason.
         incomplete: why results differ from what the tools returned, keyed by the number of the call
-            in
-            the run.
+            in the run.
     """
 
     calls: list[HistoryCall] = field(default_factory=list[HistoryCall])
@@ -206,8 +205,7 @@ def _follows(call: HistoryCall, ended: HistoryCall) -> bool:
     """Return whether a call was made after another one had ended.
 
     Neither the times nor the line numbers alone are sufficient, because several lines can have the
-    same
-    time, and lines can be written late.
+    same time, and lines can be written late.
     """
     times = (call.time, ended.ended_at)
     if times[0] is not None and times[1] is not None and times[0] != times[1]:

@@ -107,8 +107,7 @@ class RememberedLogs:
         names: the names of the servers, and everything else that determines which calls are
             imported.
         runs: the number of runs that were imported from this host. If some of them have been
-            removed,
-            nothing is remembered, so that an import finds their calls again.
+            removed, nothing is remembered, so that an import finds their calls again.
     """
 
     def __init__(self, store: Store, host: str, caller: str, names: JSON, runs: int) -> None:

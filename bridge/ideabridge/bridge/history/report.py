@@ -20,8 +20,7 @@ class HistoryRun:
         calls: the number of calls in the stretch that are imported.
         modules: the servers that these calls use.
         title: the person's request, on one line, or "" if the log does not contain it or it
-            contains a
-            secret.
+            contains a secret.
         unread: the number of lines in the log that were not understood.
         run: the id of the run, or None if the stretch was not imported.
         why: why the stretch was not imported, or "" if it was or would be.

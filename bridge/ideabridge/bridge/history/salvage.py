@@ -113,10 +113,8 @@ def _ending_well(text: str, pieces: list[_Piece]) -> list[_Piece]:
     """Return the pieces that are records in the log, rather than parts of one.
 
     A part is followed by the rest of its record, which never begins with `{`. A record written into
-    another
-    one is followed by the rest of the outer record, which is complete once joined with the text
-    before the
-    inner record.
+    another one is followed by the rest of the outer record, which is complete once joined with the
+    text before the inner record.
     """
     ending_well: list[_Piece] = []
     unread_from = 0

@@ -148,8 +148,7 @@ def _in_turn(
         calls: the calls of the lifted run.
         places: the places to compare.
         others: the other run's calls, in order. For each tool, there are as many of them as there
-            are
-            places to compare.
+            are places to compare.
     """
     by_tool: dict[ToolKey | None, deque[Executed]] = {}
     for call in others:
@@ -264,8 +263,7 @@ def runs_like(mine: Lifted, store: Store, caller: str) -> list[AlignedRun]:
     """Return up to five of the caller's latest runs that made the same calls with other data.
 
     At most about 500 calls are read. The runs count as evidence only if a person names them,
-    because a
-    run of an unrelated task can have the same shape.
+    because a run of an unrelated task can have the same shape.
     """
     alike: list[AlignedRun] = []
     own_runs = {mine.aligned.run_id, *(other.run_id for other in mine.others)}

@@ -130,8 +130,7 @@ class PlanDraft:
         seen, keyed by the place of the call.
 
         Such a part might be the reason for the call. The parts of a value are watched by the first
-        call
-        after the value, and by each later call that might change something.
+        call after the value, and by each later call that might change something.
         """
         if not self.lifted.requests:
             # The author wrote the plan for any input, before any result existed, so no part can
@@ -595,8 +594,8 @@ class _Making:
         )
 
     def _is_fixed(self, leaf: Leaf) -> bool:
-        """Return whether a constant must not become a parameter, because it is empty, is a program,
-        or controls what a built-in tool does.
+        """Return whether a constant must not become a parameter. This applies to empty values, to
+        programs, and to values that control what a built-in tool does.
         """
         if leaf.value in (None, {}, []):
             return True
@@ -634,10 +633,8 @@ class _Making:
         of a new issue. Return None unless exactly one call produced it.
 
         Results of read-only calls do not count, because an equal number in such a result, such as a
-        page
-        number, can be a coincidence. Booleans do not count either: they are equal by chance half of
-        the
-        time, so they might be a mind's judgement.
+        page number, can be a coincidence. Booleans do not count either: they are equal by chance
+        half of the time, so they might be a mind's judgement.
         """
         if not _is_number(leaf.value):
             return None

@@ -87,8 +87,7 @@ class Record:
         time: when the run ended, as ISO 8601 text.
         values: the value of each literal, keyed by the literal's path; see `Explained.at`.
         view: the values of the references that the explanations read, or None if they are too
-            large. A
-            missing reference had no value.
+            large. A missing reference had no value.
     """
 
     run: str
@@ -214,10 +213,8 @@ def learn(
         records: all of the version's records, including those of the runs that it was made from.
 
     A record removes the explanations that yield a different value. If that would leave no
-    explanation,
-    all of them stay, but the literal is never determined again, because no explanation describes
-    where
-    its value comes from.
+    explanation, all of them stay, but the literal is never determined again, because no explanation
+    describes where its value comes from.
     """
     teaching = [record for record in records if record.teaches]
     profiles = dict(profiles_before)
@@ -344,8 +341,7 @@ def record_of(store: Store, run_id: str, published: Publication) -> Record | Non
     """Return the record of a replay of a published plan.
 
     A value counts if a person decided on the call that used it, or if it was determined. It does
-    not
-    count if nobody saw it, or if it fills a parameter, because the caller might have passed it.
+    not count if nobody saw it, or if it fills a parameter, because the caller might have passed it.
 
     Args:
         store: the store that contains the run.
@@ -445,8 +441,7 @@ def _deciders(run: RecordedRun) -> dict[int, Kind]:
     assistant.
 
     A grant or a standing rule counts as an assistant, because it approves a call without showing
-    its
-    values to anyone.
+    its values to anyone.
     """
     deciders: dict[int, Kind] = {}
     for event in run.events:

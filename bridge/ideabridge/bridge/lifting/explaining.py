@@ -212,8 +212,8 @@ class _Explaining:
                 yield value, read
 
     def _is_whole(self, at: Path, value: JSON) -> bool:
-        """Return whether a list or object is a single leaf, because it is explained as a whole or
-        is a list of constants.
+        """Return whether a list or object is a single leaf: it is explained as a whole, or is a
+        list of constants.
         """
         if self._look_up(at, value).is_explained:
             return True
@@ -232,8 +232,7 @@ class _Explaining:
         """Let an unexplained literal explain later literals.
 
         The reference to such a literal is `†input` followed by the literal's path. No real input
-        has such a
-        member. The draft later replaces it with a reference to a parameter.
+        has such a member. The draft later replaces it with a reference to a parameter.
         """
         run_input = self._lifted.function.input or {}
         if not self._lifted.requests or leaf.path in run_input:
@@ -248,8 +247,7 @@ class _Explaining:
         appeared earlier, or None if there is no such part.
 
         Parts that appear in the user's task do not count, because they are parameters. Literals in
-        a written
-        plan have no such parts, because the author wrote the plan for any input.
+        a written plan have no such parts, because the author wrote the plan for any input.
         """
         if leaf.place is None or not self._lifted.requests or _is_option(leaf.schema):
             return None
@@ -273,8 +271,7 @@ class _Explaining:
         """Return the explanations for a reference, or None if the reference is certain.
 
         A reference is uncertain if it selects from values that its author had seen. It then comes
-        first
-        among its own explanations.
+        first among its own explanations.
         """
         operand = _only_operand(str(leaf.reference))
         value = self._aligned.leaf(leaf.at)
@@ -312,8 +309,7 @@ class _Explaining:
         """Return how many of the runs have a value for a leaf.
 
         If the leaf's first explanation selects by position, only the runs that had a choice of
-        positions
-        count, but the result is at least 1.
+        positions count, but the result is at least 1.
         """
         read_this_run = partial(self._lifted.read, self._aligned)
         readers: list[Read] = [read_this_run]

@@ -144,8 +144,7 @@ class Lifted:
         it, or None if the reference reads something else.
 
         Until the draft has named the literal's parameter, a reference to an earlier literal is
-        written
-        `†input."PATH OF THE LITERAL"`.
+        written `†input."PATH OF THE LITERAL"`.
         """
         match operand_path(reference):
             case ("input", path, *keys) if path in self.literals:
@@ -168,12 +167,9 @@ class Lifted:
         them.
 
         Such a call might have been made because of a result. A result without a value, for example
-        from a
-        tool that only sends, cannot be the reason. If another run is named, a call that looks at
-        what an
-        earlier call changed counts as reading that call's result. The places are computed once,
-        after
-        `explain_run`.
+        from a tool that only sends, cannot be the reason. If another run is named, a call that
+        looks at what an earlier call changed counts as reading that call's result. The places are
+        computed once, after `explain_run`.
         """
         calls = self.aligned.calls
         answered = [
@@ -231,10 +227,8 @@ class Lifted:
         output).
 
         These are the references that explain the call's literals, those written in the call, and
-        those
-        through which later literals read the call's literals. Options, such as Booleans or small
-        numbers,
-        have no reference.
+        those through which later literals read the call's literals. Options, such as Booleans or
+        small numbers, have no reference.
         """
         sources: dict[int | None, set[str]] = {}
         for leaf in self.leaves:

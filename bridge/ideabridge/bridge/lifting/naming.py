@@ -78,8 +78,7 @@ class Filled:
         keys: the keys that lead to the value in that call.
         value: the recorded value.
         source: the keys, below the result or the input, that lead to the value that was copied.
-            Empty
-            if the value was not copied.
+            Empty if the value was not copied.
         call: the place of the first call that the parameter fills, or None if the parameter belongs
             to the output.
     """
@@ -322,8 +321,7 @@ def tool_name(tools: Sequence[str], parameters: Sequence[str], taken: Collection
     """Return a name for calls that were made repeatedly.
 
     The name consists of the names of the first and last tools and, if that is taken, the name of
-    the first
-    parameter. The task is not used, because few of its words describe the calls.
+    the first parameter. The task is not used, because few of its words describe the calls.
 
     Args:
         tools: the tools that were called, in order, at least one.
@@ -404,8 +402,7 @@ def _joined(first: list[str], last: list[str], between: str = "and") -> str:
     """Join words into a name of at most 48 characters.
 
     If they are too long, drop the last words of the longer half, and any prepositions that this
-    leaves at
-    its end.
+    leaves at its end.
     """
     while True:
         halves = ["_".join(words) for words in (first, last) if words]

@@ -234,8 +234,7 @@ class Parameter:
         """The parameter's JSON Schema.
 
         It copies as much as possible from the schema of the tool's parameter, and also contains the
-        recorded
-        value as the default or, for a followed value, the name of the source.
+        recorded value as the default or, for a followed value, the name of the source.
         """
         leaf = self.leaves[0]
         declared = leaf.schema or {}

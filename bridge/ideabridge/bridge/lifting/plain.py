@@ -126,8 +126,7 @@ def open_points(draft: PlanDraft, *, output_counts: bool = True) -> list[OpenPoi
     Args:
         draft: the draft.
         output_counts: False if nobody specified what the run should return, so that the draft
-            returns
-            the result of the last call.
+            returns the result of the last call.
     """
     points = [
         *_left_out(draft),
@@ -319,8 +318,7 @@ def _varying(draft: PlanDraft) -> Iterator[OpenPoint]:
     """Yield values that differ between the runs although nothing explains them.
 
     A value that was written before any result was seen is not open: it is a parameter, and differs
-    because
-    callers want different things.
+    because callers want different things.
     """
     for leaf in draft.lifted.leaves:
         explanations = draft.lifted.explanations_by_path.get(leaf.path)

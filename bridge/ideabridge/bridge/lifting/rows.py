@@ -121,8 +121,8 @@ def publication_notes(publication: Publication) -> list[str]:
     """Return the notes on a published plan, one line each.
 
     They list uncertainties that rarely make an answer wrong: limits that the search reached, keys
-    that
-    might be data, calls that might have been decisions, and sources whose kind of value is checked.
+    that might be data, calls that might have been decisions, and sources whose kind of value is
+    checked.
     """
     plan = publication.present_plan_parts
     notes: list[str] = []

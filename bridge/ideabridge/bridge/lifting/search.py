@@ -324,8 +324,8 @@ class _Search:
         return pieces
 
     def _longest_at(self, text: str, start: int, ends: Iterable[int]) -> _Piece | None:
-        """Return the longest value that begins at `start` in a string, unless it is the whole
-        string, or None if there is none.
+        """Return the longest value that begins at `start` in a string and is not the whole string,
+        or None if there is none.
         """
         for end in ends:
             part = text[start:end]
@@ -386,8 +386,7 @@ def _spans(text: str, begins: Callable[[str], bool]) -> Iterator[tuple[int, list
     might end, farthest first.
 
     A value begins and ends at a word boundary, or at the outer edge of the marks around a word:
-    `/tmp/x`,
-    `#5`.
+    `/tmp/x`, `#5`.
 
     Args:
         text: the string.

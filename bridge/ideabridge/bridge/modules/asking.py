@@ -880,8 +880,7 @@ class Asking:
         Args:
             params: the question.
             apart: True if this task does nothing but answer the question. The task is then
-                cancelled if
-                the server withdraws the question.
+                cancelled if the server withdraws the question.
         """
         try:
             inquiry = self._masked(read_inquiry(self._module, params))
@@ -1003,7 +1002,7 @@ class Asking:
 
 
 def refusal_of(request: types.InputRequest) -> str:
-    """Return a phrase that says what kind of request it is, and why servers must not send it."""
+    """Return a phrase that names a kind of request that servers must not send, and says why."""
     if isinstance(request, types.CreateMessageRequest):
         return (
             "an answer from a model (sampling), which is refused, because a connected server would "

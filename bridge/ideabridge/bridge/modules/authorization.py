@@ -287,8 +287,9 @@ class Authorization(httpx2.Auth):
         return self._provider.context.current_tokens is not None
 
     async def needs_person(self) -> bool:
-        """Return whether a person must sign in before requests can carry a token, because nobody is
-        signed in, or because the token has expired and cannot be renewed.
+        """Return whether a person must sign in before requests can carry a token.
+
+        This is the case if nobody is signed in, or if the token has expired and cannot be renewed.
 
         Raises:
             ModuleSignInError: the sign-in cannot be read.

@@ -43,10 +43,8 @@ class Backchannel:
     """The unanswered calls on one connection, and the questions that the server asks during them.
 
     Up to protocol version 2025-11-25, a question does not say which call it belongs to, yet only
-    the
-    person who made that call may see it. Therefore, a question is passed on only if exactly one
-    call
-    is unanswered. Otherwise, it is cancelled, and every call in flight gets an error.
+    the person who made that call may see it. Therefore, a question is passed on only if exactly one
+    call is unanswered. Otherwise, it is cancelled, and every call in flight gets an error.
 
     Args:
         on_ask: called for each question. After the first question, the server's calls run one at a
@@ -80,8 +78,7 @@ class Backchannel:
         """Record that the requests sent by this task belong to a call.
 
         If the call is cancelled, its unanswered requests are remembered, because the server might
-        still
-        ask questions about them.
+        still ask questions about them.
         """
         self._live.append(asking)
         token = _CALLING.set(asking)
@@ -128,8 +125,7 @@ class Backchannel:
         """Record a question from the server, and the calls that are unanswered now.
 
         This method receives the messages in order. `elicit`, by contrast, runs in another task,
-        which
-        might start after the call has been answered.
+        which might start after the call has been answered.
         """
         if request.method in _QUESTIONS:
             self._asking[str(request.id)] = list(self._unanswered.values())

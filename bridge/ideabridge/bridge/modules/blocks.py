@@ -194,8 +194,7 @@ class Blocks:
             first: the number of the first block among the content blocks of the answer.
             room: the maximum total size of the blocks, in bytes of JSON.
             otherwise: the text that follows the size in the placeholder of a block for which there
-                is no
-                room.
+                is no room.
         """
         blocks: list[JSONObject] = []
         numbers: dict[bytes, int] = {}

@@ -19,8 +19,7 @@ class ClientSession:
     Attributes:
         id: identifies the session, or None if the client's requests belong to no session, as in
             protocol version 2026-07-28. Two such clients of one user cannot be told apart, because
-            a
-            client can use several connections, and several clients can use one token.
+            a client can use several connections, and several clients can use one token.
     """
 
     id: str | None

@@ -996,8 +996,10 @@ class Connection:
         return f"; the last line it wrote: {words[-1]}" if words else ""
 
     def _may_be_era(self, failure: ModuleError) -> bool:
-        """Return whether a failed attempt might succeed with a different first message, because the
-        server was reached but ended the connection or refused the handshake.
+        """Return whether a failed attempt might succeed with a different first message.
+
+        This is the case if the server was reached, but ended the connection or refused the
+        handshake.
         """
         if self._negotiated or not self._tap.handshake.begun:
             return False

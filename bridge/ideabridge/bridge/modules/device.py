@@ -62,8 +62,7 @@ class DeviceCode:
         code: the code, of at most 40 characters.
         complete: an address that includes the code, or None if the server sends none.
         seconds: the number of seconds that the person has: as long as the code is valid, but at
-            most 10
-            minutes.
+            most 10 minutes.
         stranger: the host of the MCP server's authorization server if `address` is on a different
             host, otherwise None.
     """

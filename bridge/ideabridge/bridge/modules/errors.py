@@ -39,10 +39,8 @@ class ModuleError(IdeabridgeError):
 
     Attributes:
         sent: what the tool's result contains besides the message, `{"structuredContent"?,
-            "content"?}`,
-            without secrets. It is not checked against the schema, so it does not become the value
-            of
-            the call.
+            "content"?}`, without secrets. It is not checked against the schema, so it does not
+            become the value of the call.
     """
 
     sent: JSONObject | None = None
@@ -93,8 +91,7 @@ class SharedQuestionError(ModuleError):
     without saying which call it belonged to. Nobody was asked.
 
     The call has ended. `repeatable` means that the call only reads, so that `Modules.using` can
-    send
-    it again over a connection that belongs only to its session.
+    send it again over a connection that belongs only to its session.
     """
 
     def __init__(self, module: str, message: str, *, outcome: Outcome, repeatable: bool) -> None:
@@ -129,8 +126,7 @@ class ModuleConnectError(ModuleError):
     it refused the connection or did not respond in time.
 
     `lasting` means that retrying soon is useless. `unreachable` means that no message was sent to
-    the
-    server.
+    the server.
     """
 
     outcome = "not_run"

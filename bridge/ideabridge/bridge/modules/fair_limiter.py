@@ -16,8 +16,7 @@ class FairLimiter:
     Waiting callers (`asked_by`) take turns, no matter how many calls each of them has. The runs of
     each caller also take turns. With a single queue, a run of a thousand calls would delay every
     other run until its last call has begun, and a caller with a hundred runs would delay every
-    other
-    caller.
+    other caller.
     """
 
     def __init__(self, number: int) -> None:

@@ -334,8 +334,7 @@ def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
     unchanged.
 
     The protocol requires objects, so SDKs declare `-> str` as `{"result": str}`. A schema of
-    exactly
-    this form is a wrapper, unless its title is the name of a class that the tool returns.
+    exactly this form is a wrapper, unless its title is the name of a class that the tool returns.
     """
     if declared is None or declared.keys() - _OF_WRAPPER or declared.get("type") != "object":
         return declared

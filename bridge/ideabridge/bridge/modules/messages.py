@@ -235,8 +235,7 @@ class MessageReader:
         """Return the messages in a string that is not one well-formed message.
 
         Noise can come before or after a message. A message with noise on both sides is more likely
-        a
-        quotation in a log, or a part of a malformed message.
+        a quotation in a log, or a part of a malformed message.
         """
         if nests_deeper(text.encode("utf-8", "replace"), MAX_NESTING):
             return self._in_deep_text(text)
@@ -466,8 +465,7 @@ class _BegunMessage:
         """Whether the next line belongs to the message.
 
         A message does not continue after a line that ends within a string, because programs that
-        write
-        JSON do not break lines within strings.
+        write JSON do not break lines within strings.
         """
         return self._depth > 0 and not self._in_string
 

@@ -191,8 +191,7 @@ class ModuleSurroundings:
         authorize: returns the object that gets the server's tokens, or None if it needs no tokens.
         on_change: called with the server's name when its state or its tools have changed.
         on_event: called with the server's name when its resources or prompts, or a watched
-            resource,
-            have changed.
+            resource, have changed.
         is_needed: returns whether a run needs the server with the given name even though no call is
             running.
         apart_file: the file whose existence means that each session needs its own server, or None
@@ -340,8 +339,7 @@ class Module:
         """Which clients share one process of the server, or one connection to it.
 
         Each session has its own process or connection if the configuration says so, or if the
-        server has
-        asked a question that could belong to any of several sessions.
+        server has asked a question that could belong to any of several sessions.
         """
         return "session" if self._mixes_sessions else self.configuration.sharing
 
@@ -406,8 +404,8 @@ class Module:
         """Use what an earlier process has stored about the server.
 
         The tools and instructions are valid until the server lists its tools again. Because the
-        tools
-        are known, the server starts only when it is first used, unless its entry says otherwise.
+        tools are known, the server starts only when it is first used, unless its entry says
+        otherwise.
         """
         self._recalled = recollection
         self._offered = dict(recollection.offered)
@@ -444,8 +442,10 @@ class Module:
 
     @property
     def is_callable(self) -> bool:
-        """Whether runs can call the known tools, because the server has listed them in this
-        process, or starts when one of them is called.
+        """Whether runs can call the known tools.
+
+        They can if the server has listed the tools in this process, or starts when one of them is
+        called.
         """
         starts_when_called = self._recalled is not None and self._starts_lazily
         return self._listed or (starts_when_called and self._state in ("idle", "connecting"))
@@ -634,7 +634,9 @@ class Module:
         return self._recalled.listed_at
 
     def _error_text(self) -> str | None:
-        """Why the server is not up, or has not listed its tools, or None."""
+        """Why the server is not up, or has not listed its tools, or None if it is up and has listed
+        them.
+        """
         error = self._error
         if error is not None:
             is_logged = self._surroundings.log is not None and self._kind == "stdio"
@@ -799,8 +801,7 @@ class Module:
 
         Raises:
             ModuleConfigurationError: the server's entry is invalid, a variable is not set, a secret
-                cannot
-                be used, or an address is malformed.
+                cannot be used, or an address is malformed.
         """
         if self._launch is None:
             surroundings = self._surroundings
@@ -1006,8 +1007,7 @@ class Module:
         """Return the way to remember, or None.
 
         A way is remembered only if a different one has just failed. If the server has changed, the
-        stored
-        way is forgotten, and every way is tried again.
+        stored way is forgotten, and every way is tried again.
         """
         peer = connection.peer
         if peer is None or peer.era != "legacy" or self.configuration.kind == "sse":
@@ -1248,8 +1248,7 @@ class Module:
         """Return the arguments, with secrets filled in where a configured default names them.
 
         A secret is filled in only if the value of a parameter is exactly the parameter's default,
-        so that
-        text from elsewhere never receives a secret.
+        so that text from elsewhere never receives a secret.
 
         Raises:
             ModuleConfigurationError: a secret cannot be used.
@@ -1285,8 +1284,7 @@ class Module:
         """Return the resources, templates or prompts, as protocol JSON.
 
         If the server is idle, these are the entries that were read last. Otherwise, connect if the
-        server
-        is not up.
+        server is not up.
 
         Raises:
             ModuleError: the server cannot be reached, or its list cannot be read.
@@ -1328,8 +1326,7 @@ class Module:
         Raises:
             MCPError: the server responded with this error.
             ModuleError: the server cannot be reached or does not respond, or the result violates
-                the
-                protocol.
+                the protocol.
             ResultLimitError: the result exceeds `limits.result_bytes`.
             ModuleAsks: the server asks questions first, and the client accepts questions in place
                 of a result.
@@ -1463,8 +1460,7 @@ class Module:
 
         Raises:
             ModuleError: the call cannot be sent again in time. If there is a usable connection,
-                this is
-                `failure` itself.
+                this is `failure` itself.
         """
         if self._connection is not None and self._connection.usable:
             # The HTTP server is not answering at the moment, so a new connection would not help.
@@ -1511,8 +1507,7 @@ class Module:
         """Send a call, at most twice.
 
         The call is sent again if the server has lost the HTTP session, or if the tool can ask its
-        question
-        only in the handshake era and running the tool twice is harmless.
+        question only in the handshake era and running the tool twice is harmless.
         """
         for again in (True, False):
             connection = await self._connection_for(tool, call)
@@ -1579,8 +1574,7 @@ class Module:
         """Return the era for the next call.
 
         If a tool of the server has asked a question as in the handshake era, connect in that era
-        first,
-        provided that no call is running.
+        first, provided that no call is running.
         """
         connection = self._connection
         if (
@@ -1623,10 +1617,8 @@ class _Attempts:
 
     An attempt begins when the call is about to be sent, even if the server turns out to be
     unreachable. An attempt is a *send* if no answer arrived and the call might have taken effect.
-    The
-    setting `retry` limits the sends, whereas the number of attempts is limited only by the time
-    allowed
-    for the call. The pause before the next attempt doubles each time.
+    The setting `retry` limits the sends, whereas the number of attempts is limited only by the time
+    allowed for the call. The pause before the next attempt doubles each time.
 
     Attributes:
         number: the number of attempts that have begun.

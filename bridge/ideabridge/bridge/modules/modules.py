@@ -169,8 +169,7 @@ class Modules:
 
     Enter and exit the context in the same task. All methods can be used from any task. If a server
     fails, hangs or dies, only its own status and calls are affected, and the bridge tries to
-    connect
-    to it again.
+    connect to it again.
 
     Args:
         configuration: contains the entries of the servers.
@@ -316,8 +315,7 @@ class Modules:
         """Switch to another configuration.
 
         Servers that are missing from the new configuration, and servers in `replaced`, accept no
-        new
-        calls, and end when the calls that use them have ended.
+        new calls, and end when the calls that use them have ended.
 
         Args:
             configuration: the new configuration.
@@ -465,10 +463,8 @@ class Modules:
         """Yield the server to use for one person's calls.
 
         If each person signs in separately, it uses that person's own sign-in and connection. If
-        sessions
-        do not share the server, it is the current session's own server (`client_session`).
-        Otherwise, it
-        is the shared server with this name.
+        sessions do not share the server, it is the current session's own server (`client_session`).
+        Otherwise, it is the shared server with this name.
 
         Args:
             name: the server's name.
@@ -595,8 +591,8 @@ class Modules:
         return [tool for module in self._modules.values() for tool in module.known_tools]
 
     async def known(self, timeout: float | None = None, name: str | None = None) -> bool:
-        """Wait until each server (or only the server `name`) has known tools, has failed, or is
-        disabled. Return False after `timeout` seconds.
+        """Wait until the tools of each server (or only of the server `name`) are known, or the
+        server has failed or is disabled. Return False after `timeout` seconds.
         """
         modules = list(self._modules.values()) if name is None else [self[name]]
         with anyio.move_on_after(timeout):
@@ -612,15 +608,13 @@ class Modules:
         passed.
 
         A slow server thus does not delay a caller that needs another one. Idle servers whose tools
-        are not
-        known are started.
+        are not known are started.
 
         Args:
             enough: called after each change of a server. It returns True to stop waiting.
             timeout: the maximum number of seconds to wait.
             recalled: True to stop waiting for connecting servers whose tools are known from an
-                earlier
-                process.
+                earlier process.
         """
 
         def is_awaited(module: Module) -> bool:
@@ -703,8 +697,7 @@ class Modules:
         change, until cancelled.
 
         `down` is not reported, because the next call reconnects. Servers added by later
-        configurations are
-        followed, too. Borrowed servers are reported by their owner.
+        configurations are followed, too. Borrowed servers are reported by their owner.
         """
         followed: set[Module] = set()
         async with anyio.create_task_group() as group:

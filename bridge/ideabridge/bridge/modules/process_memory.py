@@ -24,9 +24,8 @@ def memory_of_sessions(sessions: Collection[int]) -> dict[int, int]:
     """Return the memory used by the processes of each session, in bytes. Blocks.
 
     On Linux, this is the proportional set size: memory shared by several processes is divided
-    equally
-    among them. On other systems, it is the resident size of the process group. Sessions without
-    processes are left out, as are all sessions on systems that do not report memory.
+    equally among them. On other systems, it is the resident size of the process group. Sessions
+    without processes are left out, as are all sessions on systems that do not report memory.
 
     Args:
         sessions: the ids of the sessions. A session has the id of the process that leads it.

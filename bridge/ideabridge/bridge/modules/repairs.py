@@ -929,8 +929,7 @@ def hints_as_sent(schema: Object) -> Object | None:
     Return None if there are none.
 
     A hint that the SDK can read as a boolean is returned as that boolean, because digests of tools
-    have
-    always contained it. For any other hint, a fingerprint of its value is returned.
+    have always contained it. For any other hint, a fingerprint of its value is returned.
     """
     if _HINTS_AS_SENT not in schema:
         return None

@@ -224,8 +224,7 @@ class Requests:
         """Return the answer to a call from its result.
 
         The timeout no longer applies here, because the server is not to blame if validating a
-        result takes
-        a long time.
+        result takes a long time.
         """
         whole: JSONObject | None = None
         if asking.client is not None:
@@ -314,8 +313,7 @@ class Requests:
         """Send a request such as `tools/call`. Return None if the timeout expires.
 
         Whenever the server sends questions in place of a result (2026-07-28), the request is sent
-        again with
-        the answers.
+        again with the answers.
         """
         client = asking.client
         if client is not None and connection.is_modern:

@@ -153,8 +153,7 @@ class ResultReader:
         """Return the structured content of a result, and also its content if the two differ.
 
         Parts that are not JSON are left out. Return None if nothing remains, or if what remains is
-        too
-        large.
+        too large.
         """
         sent: JSONObject = {}
         if result.structured_content is not None:
@@ -174,8 +173,7 @@ class ResultReader:
         without secrets.
 
         If the result is an error, it also contains the structured content, and the messages about
-        questions
-        that nobody was asked (`refused`).
+        questions that nobody was asked (`refused`).
         """
         left_out = None if result.is_error else {"structured_content"}
         wire = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=left_out)

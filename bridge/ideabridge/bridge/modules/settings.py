@@ -317,8 +317,10 @@ class ModuleConfiguration(BaseModel):
 
     @property
     def has_sign_ins(self) -> bool:
-        """Whether each person signs in to the server separately, because it is at an address, its
-        configuration contains no token or client credentials, and its sign-in is not shared.
+        """Whether each person signs in to the server separately.
+
+        This is the case if the server is at an address, its configuration contains no token or
+        client credentials, and its sign-in is not shared.
         """
         if self.url is None or any(name.lower() == "authorization" for name in self.headers):
             return False
@@ -495,10 +497,9 @@ def expand(
     with stored secrets. `$${` becomes `${`.
 
     `cwd` is relative to `folder`. A program without `cwd` runs in `working_folder` or, if that is
-    not
-    set, in `folder`. Only the variables in `variables` are allowed, or all if it is None. `secrets`
-    registers every value that must not be shown. If `stored` is not set, `${secret:NAME}` stays as
-    written.
+    not set, in `folder`. Only the variables in `variables` are allowed, or all if it is None.
+    `secrets` registers every value that must not be shown. If `stored` is not set, `${secret:NAME}`
+    stays as written.
 
     Raises:
         ModuleConfigurationError: variables are not allowed, or are not set and have no default, or
@@ -675,8 +676,7 @@ def learn_secrets(
     starting any server.
 
     Stored secrets are not read. `folder_of` and `variables_of` return the arguments of `expand` for
-    a
-    server.
+    a server.
     """
     for name, configuration in modules.items():
         try:
@@ -758,8 +758,7 @@ class Way:
         era: the era that works.
         kind: the transport that works.
         server: the name and version of the server that was reached. If it is now a different
-            server,
-            every way is tried again.
+            server, every way is tried again.
     """
 
     era: Era
@@ -778,8 +777,7 @@ class Recollection:
         had_token: whether requests to the server carried a token from a sign-in.
         offered: the server's lists of resources, templates and prompts, as protocol JSON, keyed by
             kind. None means that the server has no entries of that kind. A kind whose list was
-            never
-            read is missing.
+            never read is missing.
     """
 
     tools: list[Tool]
@@ -798,8 +796,7 @@ class ModuleStatus:
         since: the number of seconds for which the server has been in this state.
         tools: the number of allowed tools.
         listed_at: when an earlier process received the tool list in use, as ISO 8601 in UTC. None
-            if
-            the server has listed its tools in this process, or no list is used.
+            if the server has listed its tools in this process, or no list is used.
         notes: notes on behaviour hints that promise more than before, omitted tools, renamed
             parameters, and output that is not a message.
         error: why the server is down, failed or unusable.
@@ -810,8 +807,7 @@ class ModuleStatus:
             sooner if a call needs the server.
         seconds: the number of seconds that connecting took.
         sharing: who shares the server's process; see `ModuleConfiguration.sharing`. Also `session`
-            if
-            the server once asked a question that could belong to any of several sessions.
+            if the server once asked a question that could belong to any of several sessions.
         sessions: the number of sessions that currently have their own process or connection.
     """
 

@@ -63,10 +63,8 @@ def repair_server(content: bytes, expected: str | None, note: Note) -> tuple[byt
 
     Returns:
         The repaired document, and the issuer as the server writes it, or None if the document names
-        none.
-        If the issuer differs from `expected` only in the trailing slash of an address without a
-        path,
-        the document contains `expected`, because the SDK compares the strings.
+        none. If the issuer differs from `expected` only in the trailing slash of an address without
+        a path, the document contains `expected`, because the SDK compares the strings.
     """
     content = _repaired(content, OAuthMetadata, "the metadata of its authorization server", note)
     document = _read(content)

@@ -78,8 +78,7 @@ class SignIn(BaseModel):
         expires_at: when the access token expires, in seconds since 1970, or None if this is
             unknown.
         scope: the scopes to ask for at the next sign-in, separated by spaces: those of the tokens,
-            and
-            those that the server has required since then. None means the scopes that the server
+            and those that the server has required since then. None means the scopes that the server
             names.
         client: the client to which the tokens were issued.
         server: the authorization server that issued the tokens.

@@ -128,25 +128,18 @@ class Guard:
     """Terminates the child processes if this process dies, even by SIGKILL. Thread-safe.
 
     The guard is a small process. It is started with the first stdio server or when ideabridge
-    serves,
-    and restarted if it is killed. Process groups are registered through a pipe whose write end
-    belongs
-    only to this process. When the pipe is closed, the guard sends SIGTERM to all registered groups
-    and
-    SIGKILL half a second later, and then exits. It runs in its own session and ignores SIGINT,
-    SIGTERM
-    and SIGHUP, so a signal to this process group does not end it.
+    serves, and restarted if it is killed. Process groups are registered through a pipe whose write
+    end belongs only to this process. When the pipe is closed, the guard sends SIGTERM to all
+    registered groups and SIGKILL half a second later, and then exits. It runs in its own session
+    and ignores SIGINT, SIGTERM and SIGHUP, so a signal to this process group does not end it.
 
     The guard also ends this process if a signal fails to do so: Python's C handler writes the
-    number of
-    each signal to the pipe, whatever code is running. Three seconds after SIGTERM or SIGINT, the
-    guard
-    kills this process.
+    number of each signal to the pipe, whatever code is running. Three seconds after SIGTERM or
+    SIGINT, the guard kills this process.
 
     The guard does not cover three cases: a child that leaves its process group; a SIGKILL in the
     microseconds between the start of a child and its registration; and Windows, which has no
-    process
-    groups. There, the child processes only notice that their pipes are closed.
+    process groups. There, the child processes only notice that their pipes are closed.
     """
 
     def __init__(self) -> None:
@@ -401,8 +394,7 @@ class ChildProcess:
         """Wait until the process itself has ended.
 
         In some versions of Python, `anyio.abc.Process.wait` also waits for the pipes, which a
-        grandchild
-        can hold open.
+        grandchild can hold open.
         """
         if hasattr(os, "pidfd_open"):
             try:

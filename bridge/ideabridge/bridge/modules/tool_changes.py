@@ -45,8 +45,7 @@ def tool_changes(
         settings: the changes in the server's entry.
         is_whole: whether the list is complete. A tool missing from a complete list does not exist.
         decides_hints: whether the entry may declare that a tool is read-only. An entry in a
-            project's
-            file may not.
+            project's file may not.
     """
     if not settings:
         return NO_CHANGES

@@ -302,8 +302,8 @@ class _Program:
                 return False
 
     def _waits(self, node: ast.AST) -> bool:
-        """Return whether a called function might await its arguments, because it comes from
-        `asyncio` or is defined by the program.
+        """Return whether a called function might await its arguments: it comes from `asyncio`, or
+        the program defines it.
         """
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name))):

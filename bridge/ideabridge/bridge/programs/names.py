@@ -83,8 +83,7 @@ def identifier(name: str, other: re.Pattern[str] = _OTHER) -> str:
     """Return the Python identifier for a name.
 
     It contains only ASCII characters, because letters from other scripts can look like these.
-    `other`
-    matches the characters that `_` replaces.
+    `other` matches the characters that `_` replaces.
     """
     # Normalise the name, because Python normalises identifiers to this form.
     beginning = unicodedata.normalize("NFKC", name[: 4 * LONGEST_NAME])
@@ -210,10 +209,8 @@ class ProgramNames:
         count.
 
         The result is `{"modules": {MODULE: {FUNCTION: [module or null, tool, defaults?]}},
-        "servers": {NAME:
-        MODULE}}`, with the names that tools have on their servers. `defaults` are the defaults of a
-        changed
-        tool.
+        "servers": {NAME: MODULE}}`, with the names that tools have on their servers. `defaults` are
+        the defaults of a changed tool.
         """
         program = unicodedata.normalize("NFKC", program)
         imported: set[str] = set()
@@ -467,8 +464,7 @@ def _by_journaled_key(tools: Iterable[Tool]) -> dict[ToolKey, Tool]:
     """Return the tools, keyed by the server and the name in entries of `_journaled`.
 
     Changed tools are replaced by the real tools. If several tools share a key, the one whose own
-    `key` it is
-    takes precedence.
+    `key` it is takes precedence.
     """
     real: dict[ToolKey, Tool] = {}
     by_key_of: dict[ToolKey, Tool] = {}

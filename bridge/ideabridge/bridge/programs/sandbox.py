@@ -165,10 +165,8 @@ class Failed:
 
     Attributes:
         kind: `malformed` if the program was refused before any of it ran, `exception` if an
-            exception
-            was not caught, `limit` if the program reached a limit of time, memory or calls,
-            `crashed` if
-            its worker died, `missing` if the interpreter is missing.
+            exception was not caught, `limit` if the program reached a limit of time, memory or
+            calls, `crashed` if its worker died, `missing` if the interpreter is missing.
         message: the reason, including the line.
     """
 
@@ -215,8 +213,7 @@ class Setting:
             own `time`.
         values: the values of global names, such as `input`.
         call: returns the call for the given module, function and arguments. The module is "" for
-            `ask`
-            and for calls that sleep. Raises `ProgramError` if there is no such call.
+            `ask` and for calls that sleep. Raises `ProgramError` if there is no such call.
         now: the time of the frozen clock, in seconds since 1970.
         seed: the seed of the module `random`.
     """
@@ -300,10 +297,8 @@ class Sandbox:
         """Wait until a session can take a worker, or is closed.
 
         A program can wait for a call that another program answers. Therefore, if every worker is
-        taken, a
-        waiting session gives up its worker and runs again later. It does so only after it has
-        waited for as
-        long as running again would take, so this at most doubles the work.
+        taken, a waiting session gives up its worker and runs again later. It does so only after it
+        has waited for as long as running again would take, so this at most doubles the work.
         """
         async with self._next.place():
             while not session.is_closed and len(self._held) >= SESSIONS:
@@ -743,8 +738,7 @@ def _about_member(name: str, member: str, setting: Setting) -> str:
     """Return a hint to append to the finding that a module lacks a member.
 
     The hint says either that the server is a different module, because Python has a module with the
-    same
-    name, or that the run has other tools of the module. It is "" if the module has no tools.
+    same name, or that the run has other tools of the module. It is "" if the module has no tools.
     """
     of_server = setting.servers.get(name, name)
     if of_server != name and of_server in setting.modules:
@@ -861,15 +855,13 @@ class ProgramSession:
         refer: returns the reference that replaces a handle in calls and outputs.
         calls: the maximum number of calls that the program may make.
         on_park: called when another session needs this session's worker while this session is
-            waiting.
-            It closes this session. If None, the session keeps its worker.
+            waiting. It closes this session. If None, the session keeps its worker.
 
     Attributes:
         computes: whether the program might take a step before `answer` is called.
         on_park: see the argument.
         ripens: when a waiting session may give up its worker, by `time.monotonic`, or None while it
-            is
-            not waiting.
+            is not waiting.
     """
 
     def __init__(

@@ -69,8 +69,7 @@ def programs_in(calls: Iterable[WrittenCall], catalogue: Catalogue) -> dict[str,
     runs it.
 
     A program that is not a string, or is too long, is left out, because the check of the plan's
-    calls
-    refuses it.
+    calls refuses it.
 
     Raises:
         PlanError: a program is a reference, or there are too many programs.

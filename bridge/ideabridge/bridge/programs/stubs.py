@@ -88,8 +88,7 @@ def stub(functions: Iterable[tuple[str, Tool, Mapping[str, str]]]) -> str:
 
     Args:
         functions: for each function, its name, its tool, and the real names of its parameters,
-            keyed by
-            their names in programs.
+            keyed by their names in programs.
     """
     listed = list(functions)
     function_names = {name for name, _, _ in listed}
@@ -566,8 +565,7 @@ class _Types:
         """Return the type of the given values.
 
         Within a parameter, the type contains no literals: for the checker, a variable with a list
-        of strings is a
-        `list[str]`, whatever strings the list contains.
+        of strings is a `list[str]`, whatever strings the list contains.
         """
         written = [_written(value) for value in values[: _LITERALS + 1]]
         literals = [literal for literal in written if literal is not None]

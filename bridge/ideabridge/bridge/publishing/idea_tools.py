@@ -26,8 +26,7 @@ def idea_tool(store: Store, module: str, caller: str, catalogue: Catalogue) -> T
     that name.
 
     The tool refers to the current version. A run that has started keeps using that version even if
-    a
-    newer one is published.
+    a newer one is published.
 
     Args:
         store: contains the publications.
@@ -88,8 +87,7 @@ class _PresentHints:
     """Computes the hints of an idea and of the ideas that it calls.
 
     The hints of each idea are computed only once, because the number of paths through ideas that
-    call each
-    other can double with each idea.
+    call each other can double with each idea.
     """
 
     store: Store
@@ -327,8 +325,7 @@ def _reaches(
     `Tool.reaches`.
 
     The result is `EVERY_MODULE` if the servers are unknown, because a mind or a room chooses the
-    calls, or
-    because a tool is missing from this process.
+    calls, or because a tool is missing from this process.
     """
     reached: dict[str, None] = {}
     visited: set[str] = set()

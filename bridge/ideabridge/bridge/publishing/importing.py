@@ -127,8 +127,7 @@ def check_explained(document: Document) -> None:
 
     Raises:
         PublicationError: an explanation yields a different value. The message says where, and gives
-            the
-            expected value.
+            the expected value.
     """
     plan = offered_plan(document)
     listed = (plan.explained or {}).get("values") if plan is not None else None
@@ -287,8 +286,7 @@ def honest_annotations(plan: Plan | None, present: Catalogue, offered: Catalogue
         plan: the plan, or None if the idea has no plan, so that its effects are unknown.
         present: the available tools, and the tools of the rooms that the plan names.
         offered: the same tools, and those that the plan itself defines. What the plan says about
-            the
-            effects of other tools is ignored.
+            the effects of other tools is ignored.
     """
     called: list[Tool] = []
     for call in written_calls(plan.calls if plan is not None else [None]):

@@ -32,9 +32,8 @@ class ProgramAnswer:
         constants: recorded values that the program contains because they are the same for every
             input.
         is_of_mind: True if a mind wrote the program. Because a mind has read results that someone
-            else
-            wrote, its words are labelled as an assistant's, a recorded value in the text is refused
-            unless `constants` names it, and only a person can share the tool with others.
+            else wrote, its words are labelled as an assistant's, a recorded value in the text is
+            refused unless `constants` names it, and only a person can share the tool with others.
     """
 
     program: str

@@ -209,8 +209,8 @@ def estimated_tokens(text: str) -> int:
     """Estimate how many tokens most models count in a text.
 
     The estimate tends to be too high rather than too low. In hashes and other random strings, a
-    token has
-    about two characters. A word is one or two tokens, and any other character is one token.
+    token has about two characters. A word is one or two tokens, and any other character is one
+    token.
     """
     count = 0
     for part in _PARTS.findall(text):

@@ -179,10 +179,8 @@ def expect_confirmed(copied: Sequence[RecordedLiteral], constants: Sequence[JSON
     declare constant.
 
     A single run cannot show whether a value is the same for other input: a program that merely
-    writes down
-    a run's values does what that run did, and nothing else. A program that a person wrote is
-    published
-    unchanged, and its report lists the values.
+    writes down a run's values does what that run did, and nothing else. A program that a person
+    wrote is published unchanged, and its report lists the values.
     """
     open_ = [literal for literal in copied if not _is_declared(literal, constants)]
     if open_:
@@ -308,8 +306,8 @@ def with_examples(schema: JSONObject, arguments: JSON, recording: RecordedResult
     """Add an example to each parameter without a description: the value that it had in the run.
 
     Everybody with access to the tool sees the examples, and results are private. An example must
-    therefore
-    be a value that the publisher passed to the run, not one that might come from a result.
+    therefore be a value that the publisher passed to the run, not one that might come from a
+    result.
     """
     values = object_or_empty(arguments)
     described = dict(read_as(SchemaKeywords, schema).properties)

@@ -103,8 +103,7 @@ class RecordedCall:
         reads_only: True if the call only reads, or only asks a mind.
         is_used: True if the program has made the call.
         is_aside: True if the call only looks around, that is, reads with a tool that another run of
-            the
-            same task did not need.
+            the same task did not need.
     """
 
     index: int
@@ -121,8 +120,7 @@ class RecordedCall:
         """Whether a program has to make the call.
 
         It need not make a call that failed, that only looked around, or that only shaped data,
-        because Python
-        can shape data as well.
+        because Python can shape data as well.
         """
         if self.is_aside or self.result.exception is not None:
             return False
@@ -162,8 +160,7 @@ class RecordedResults:
         """Create the recording of a run.
 
         The output of a session of direct calls does not count, because nobody specified what the
-        result should
-        be.
+        result should be.
         """
         ends = _ends(run)
         reading = {call.index: call.reads_only for call in executed_calls(run)[0]}
@@ -199,8 +196,7 @@ def of_one_task(recordings: Sequence[RecordedResults]) -> list[RecordedResults]:
     """Prepare the recordings of runs of one task for judging one program.
 
     Each recording has the tools of all runs. The program can omit a call that only reads if at
-    least one
-    of the runs did not call that tool.
+    least one of the runs did not call that tool.
     """
     catalogue = Catalogue(
         {
@@ -542,13 +538,11 @@ def input_schema_of(
     """Return the parameters of a program.
 
     If the run had an input schema for this input, the parameters are that schema. Otherwise, they
-    are
-    derived from the input and from the properties of `input` that the program reads.
+    are derived from the input and from the properties of `input` that the program reads.
 
     `input["x"]` results in a required parameter, and `input.get("x", 5)` in an optional parameter
-    with a
-    default. If `input` is used as a whole, each property of the run's input is required, and other
-    properties are allowed.
+    with a default. If `input` is used as a whole, each property of the run's input is required, and
+    other properties are allowed.
 
     Returns:
         The JSON Schema, and the input without properties that the program does not read.
@@ -755,8 +749,7 @@ def copied_values(
 
     A value that the run sent before any result contained it was not copied, because the result only
     repeats it. A key with which a program reads a property, as in `row["name"]` and
-    `row.get("name")`,
-    does not count as a literal.
+    `row.get("name")`, does not count as a literal.
     """
     tree = parsed(program)
     literals = [] if tree is None else _literals(tree)
@@ -784,10 +777,8 @@ def sent_texts(
     not values of the input.
 
     A string counts if it was a whole value in a call, or if it has a digit and was part of such a
-    value,
-    like the month in a path. Values of parameters with an `enum` do not count, because they are not
-    data.
-    Defaults of properties of `input` are left to `recorded_defaults`.
+    value, like the month in a path. Values of parameters with an `enum` do not count, because they
+    are not data. Defaults of properties of `input` are left to `recorded_defaults`.
     """
     tree = parsed(program)
     if tree is None:
@@ -848,11 +839,9 @@ def recorded_defaults(
     """Return up to 20 default values in the schema of `input` that occur in only one recorded run.
 
     Such a default is a string that occurs in the run, even within a longer string that the run
-    sent, or a
-    number that a result contained before the run sent it. One run cannot show whether such a
-    default is
-    right for a caller who passes no value. Values that occur in two runs are left out, as are other
-    numbers, which are sizes and limits. Plans treat such numbers in the same way.
+    sent, or a number that a result contained before the run sent it. One run cannot show whether
+    such a default is right for a caller who passes no value. Values that occur in two runs are left
+    out, as are other numbers, which are sizes and limits. Plans treat such numbers in the same way.
 
     Args:
         program: the text of the program.
@@ -1117,8 +1106,7 @@ def unreached_sites(
     """Return the tool calls in a program's text that the program made with none of the recordings.
 
     At run time, calls from a place that is not in `reached` first ask for approval. Only the place
-    of the
-    call matters.
+    of the call matters.
     """
     tree = parsed(prepared(program, names.servers))
     if tree is None:

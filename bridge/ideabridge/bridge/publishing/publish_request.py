@@ -23,8 +23,7 @@ class PublishRequest:
     """The request to publish a run as a tool.
 
     Python, the command line, the page and `publish_idea` each create a request from their
-    arguments. For
-    the members, see `Bridge.publish`.
+    arguments. For the members, see `Bridge.publish`.
 
     Attributes:
         ref: the run, or an idea that the run ended with.
@@ -82,8 +81,7 @@ class PublishRequest:
         """Return a digest of the request.
 
         All requests to publish the same program from the same runs, under the same name and for the
-        same
-        audience, have the same digest.
+        same audience, have the same digest.
 
         Args:
             written: the program as JSON, or the name of whoever writes it.

@@ -392,10 +392,8 @@ class Publisher:
         """Check that a name is free for a publication.
 
         The names of servers, of own tools, of built-in tools, and of tools from tool files and
-        servers are
-        taken. A name that is already published stays valid: a server cannot take it by listing a
-        tool with
-        that name.
+        servers are taken. A name that is already published stays valid: a server cannot take it by
+        listing a tool with that name.
 
         Raises:
             PublicationNameError: the name is invalid or reserved.
@@ -495,8 +493,8 @@ class Publisher:
         """Turn a run into a tool.
 
         If possible, the tool runs a program or a plan. Otherwise, a mind solves the idea again or,
-        if that is
-        impossible, the tool returns the recorded answer. `request.answer` can select one of these.
+        if that is impossible, the tool returns the recorded answer. `request.answer` can select one
+        of these.
 
         Raises:
             PublicationError: the run cannot become what is requested.
@@ -602,8 +600,7 @@ class Publisher:
 
         Returns:
             The tools in this bridge that the plan's calls refer to, and the reason why the plan
-            cannot be
-            published with these tools, or None if it can.
+            cannot be published with these tools, or None if it can.
         """
         pinned = read_as(PublishedPlan, document)
         calls = pinned.calls
@@ -671,8 +668,8 @@ class Publisher:
         """Return the callers with whom a version is shared.
 
         An assistant that wrote the words of a version has read what others wrote, so a person must
-        approve
-        that others see the version. Without this approval, a new name is for the publisher alone.
+        approve that others see the version. Without this approval, a new name is for the publisher
+        alone.
 
         Raises:
             NeedsPersonError: others would see the version, and no person has approved that.
@@ -798,8 +795,7 @@ class Publisher:
 
         Args:
             request: the publisher's request. The first run supplies the parameters. Decisions about
-                a plan
-                are ignored.
+                a plan are ignored.
             mind: the mind that writes the program; see `choose`.
 
         Returns:
@@ -974,8 +970,7 @@ class Publisher:
         ideabridge; see `silent_defaults`.
 
         Only the plan's run can provide these notes, so a migration could not add them to plans
-        whose run is
-        gone.
+        whose run is gone.
         """
         plan = publication.plan_parts
         origin = publication.origin
@@ -1158,8 +1153,7 @@ def _expect_offered(calls: Iterable[WrittenCall], offered: Catalogue, where: str
     """Raise `PublicationError` if a plan calls a tool that is not offered.
 
     A session in a profile does not publish such a plan, because a tool that is added later might
-    not be in
-    the profile.
+    not be in the profile.
     """
     for place, call in enumerate(calls):
         if not call.has_result and offered.look_up(call) is None:

@@ -40,8 +40,7 @@ def _setting_of(request: PublishRequest) -> str:
     """Return the key under which the store records the rounds of a run.
 
     It does not depend on the tool's name or on the additional runs, so nobody gets more rounds by
-    changing
-    them.
+    changing them.
     """
     digest = sha256(f"{request.caller}\0{request.ref}".encode()).hexdigest()
     return _RECORD + digest[:32]

@@ -227,8 +227,7 @@ class Saver:
         """Publish an idea that has no successful run in this store.
 
         The tool makes the calls as they are written, with every literal as a constant. If there are
-        none, a
-        mind solves the task in the idea's context, with its schema.
+        none, a mind solves the task in the idea's context, with its schema.
 
         Raises:
             PublicationError: the idea cannot become a tool. The message says why, and what would

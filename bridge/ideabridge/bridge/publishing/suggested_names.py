@@ -46,8 +46,7 @@ class NamedSuggestions:
     Attributes:
         suggestions: the suggestions, in the same order as before.
         notes: why suggestions are named after their tools: all of them because the mind did not
-            answer,
-            or a single one because its name was refused.
+            answer, or a single one because its name was refused.
     """
 
     suggestions: list[Suggestion]

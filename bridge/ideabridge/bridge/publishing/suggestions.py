@@ -95,10 +95,8 @@ class Suggestion:
         tools: the tools that were called, in order.
         changes: True if one of the tools might change something.
         parameters: the parameters that the tool would have, as `{"at", "default"?, "optional"?}`,
-            in
-            this order: those that differed, which callers must pass; those that were always the
-            same,
-            with their value as default; and the optional ones, whose values were copied.
+            in this order: those that differed, which callers must pass; those that were always the
+            same, with their value as default; and the optional ones, whose values were copied.
         open: the open points of the tool's plan, which a program can settle. Empty if the plan is
             plain.
         occurrences: the calls that the command publishes, and those that it names as evidence,
@@ -177,8 +175,8 @@ def suggest(store: Store, caller: str, *, least: int = 2, limit: int = 10) -> li
 
     Work is suggested if it was done with different arguments, or at least three times. It must also
     consist of at least two calls, or of one call that might change something and always had some of
-    the
-    same arguments. All calls must have succeeded. The search reads journals for up to five seconds.
+    the same arguments. All calls must have succeeded. The search reads journals for up to five
+    seconds.
     """
     lines = _lines(store, caller)
     published = _published(store, caller)
@@ -439,8 +437,7 @@ class _Drafts:
         """Return the plan that the first work becomes, or None if there is no plan.
 
         The other works are evidence, and the parameters that differed are required. Evidence that
-        publishing
-        would refuse is left out.
+        publishing would refuse is left out.
         """
         for count in range(len(works), 0, -1):
             named = works[:count]

@@ -36,8 +36,8 @@ class Teaching:
     """The replays in this process that can add evidence.
 
     A replay that has ended is examined when the next idea is called or the bridge closes. Its
-    values are
-    evidence if the publisher called the idea and a person confirmed the values; see `record_of`.
+    values are evidence if the publisher called the idea and a person confirmed the values; see
+    `record_of`.
     """
 
     def __init__(self, store: Store) -> None:

@@ -233,8 +233,7 @@ def read_idea(
         document: the document, as described at the top of this file.
         name: the name of the idea's tool if the document has no name.
         stored: whether the document was created from an idea in the store, whose solution was
-            checked
-            when the idea was saved.
+            checked when the idea was saved.
 
     Raises:
         IdeaDocumentError: a property is unknown, missing or malformed. The message names the

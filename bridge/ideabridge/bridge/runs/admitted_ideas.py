@@ -19,8 +19,7 @@ class AdmittedIdeas:
     """Decides which published ideas the profiles of a configuration may use.
 
     A profile that names ideas can use these ideas and every tool with which they were published.
-    Any
-    other profile can use only ideas whose calls need no tools outside the profile.
+    Any other profile can use only ideas whose calls need no tools outside the profile.
     """
 
     def __init__(self, store: Store, offer: Offer) -> None:

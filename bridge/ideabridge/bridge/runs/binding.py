@@ -38,8 +38,7 @@ def bound_to(
         catalogue: the tools of the run.
         definitions: the start definitions of the configuration.
         parent: for a room, the start definitions to which its parent is bound, which then also bind
-            the
-            room.
+            the room.
     """
     reached = {module for tool in catalogue.tools for module in tool.reached}
     current: dict[str, JSON] = {**definitions, **(parent or {})}

@@ -143,8 +143,7 @@ def with_plain_ideas(calls: Iterable[WrittenCall], own: Collection[str]) -> list
     """Return the calls, adding the server of the idea to each call that could refer to an idea.
 
     A call that names no server, and whose tool is not in `own`, refers to the idea of that name
-    once
-    one is published.
+    once one is published.
     """
     return [_with_plain_idea(call, own) for call in calls]
 

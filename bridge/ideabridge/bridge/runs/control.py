@@ -72,9 +72,8 @@ class Control:
         not change.
 
         A run that nobody drives ends without being continued first. If another live process drives
-        the run,
-        ask that process to end it, and wait until it has. `caller` is the owner of the run, or
-        `SEES_ALL`.
+        the run, ask that process to end it, and wait until it has. `caller` is the owner of the
+        run, or `SEES_ALL`.
 
         Raises:
             UnknownRunError: this caller has no run with that id.

@@ -133,8 +133,7 @@ class Facts:
     Attributes:
         record: the run's row in the store.
         root: the row of the outermost run that the room belongs to, or the run's own row if it is
-            not a
-            room.
+            not a room.
         purpose: what someone wants to happen to the run.
         has_events: True if the run's journal contains an event.
         is_lost: True if the run's Request cannot be composed because a message handler fails in
@@ -143,8 +142,7 @@ class Facts:
         is_orphan: True for a room whose call ended before the room did.
         is_held: True if a different process, which might be alive, holds the run's lease.
         drives: True if this process performs the effects of the run, because it has the role
-            `alone` or
-            is a worker that has claimed the run.
+            `alone` or is a worker that has claimed the run.
         standing: the state of the run, or None until its rooms are opened.
     """
 

@@ -242,8 +242,7 @@ class DirectSessions:
 
         Raises:
             PublicationError: the caller has no session, or it is unclear which session is meant. In
-                the
-                second case, the message lists the sessions.
+                the second case, the message lists the sessions.
         """
         latest = [
             info

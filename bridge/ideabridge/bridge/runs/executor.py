@@ -309,8 +309,7 @@ class Executor:
         observers: the observers, which watch every run that begins, or is read, after they were
             added.
         traceparent: returns the trace of the current request, or None if it has none. The journals
-            of
-            the runs that the request begins record the trace.
+            of the runs that the request begins record the trace.
     """
 
     def __init__(
@@ -449,8 +448,7 @@ class Executor:
         """Call a server.
 
         If the server asks a question that could belong to any of several sessions, a read-only call
-        is sent
-        again over a connection that only its session uses.
+        is sent again over a connection that only its session uses.
         """
         try:
             async with self._modules.using(name, user) as module:
@@ -488,10 +486,9 @@ class Executor:
         """Return an error as a mind sees it: of limited length, masked, and without a traceback.
 
         The `kind` of the error is usually `runtime`. Tools that might change something have two
-        other
-        kinds: `unknown` if the call might have taken effect, and `ran` if the call ran but its
-        result
-        cannot be used. `sent` is what the tool sent besides the message; see `ModuleError`.
+        other kinds: `unknown` if the call might have taken effect, and `ran` if the call ran but
+        its result cannot be used. `sent` is what the tool sent besides the message; see
+        `ModuleError`.
         """
         if isinstance(error, IdeabridgeError):
             text = str(error)

@@ -65,8 +65,7 @@ async def fork(
 
     The fork begins after event `at`, counted from 1 or, if a different `solution` is given, at the
     Request of that event. `new_input` replaces the run's input. The current configuration decides
-    which
-    calls ask for approval from then on.
+    which calls ask for approval from then on.
     """
     services = runs.services
     in_force = services.in_force

@@ -25,8 +25,7 @@ def why_not_here(
     only once its servers are up.
 
     An example is "needs the server 'git', which is not configured here". The reason does not depend
-    on
-    which servers are up.
+    on which servers are up.
 
     Args:
         store: contains the publications.

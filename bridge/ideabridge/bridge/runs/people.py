@@ -104,9 +104,8 @@ class ApprovalRequest:
     """A question to a person.
 
     It asks one of four things: whether a call may run; how a call that was in flight when its
-    process
-    died has ended (`kind` is `outcome`); whether a lazy run's plan is accepted (`plan`); or what a
-    server asks during a call (`question`).
+    process died has ended (`kind` is `outcome`); whether a lazy run's plan is accepted (`plan`); or
+    what a server asks during a call (`question`).
 
     Attributes:
         caller: the owner of the run.
@@ -115,13 +114,11 @@ class ApprovalRequest:
         call: the call with its references resolved. Empty for a plan.
         why: the reason for the question.
         deadline: when the call or plan is denied, or the outcome or question skipped, in seconds
-            since
-            1970. None means no deadline.
+            since 1970. None means no deadline.
         choices: the allowed decisions.
         plan: `{"calls", "output", "dry_run", "drawing"}`; see `WaitingPlan.to_json`.
         question: `{"module", "message", "schema"}` of a form. Do not trust the message and the
-            schema,
-            which the server wrote.
+            schema, which the server wrote.
         assumed: the uncertain values of the call, with their alternatives. `why` also names them.
         always: whether the run's owner may allow the tool *always*; see `Decision.always`.
     """
@@ -311,8 +308,7 @@ def read_decision(
     `offered` tool.
 
     A `value` is always a literal, even if it looks like a reference. The references of an edited
-    `plan`
-    are live. If it has no `output`, the plan keeps its output.
+    `plan` are live. If it has no `output`, the plan keeps its output.
 
     Raises:
         DecisionError: the question does not exist or does not allow this decision, or the

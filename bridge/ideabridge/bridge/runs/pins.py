@@ -139,8 +139,8 @@ def _is_built_in(tool: Tool) -> bool:
 
 
 def _needs_pin(tool: Tool, defined: frozenset[str]) -> bool:
-    """Return whether a tool needs a pin, because it is defined outside the plan and is not built
-    in.
+    """Return whether a tool needs a pin. Only tools that are built in or defined in the plan need
+    none.
     """
     if tool.module is None:
         return tool.name not in defined
@@ -205,8 +205,7 @@ class PinCheck:
 
     Attributes:
         faults: a sentence for each reason why the plan cannot be called: a tool is gone,
-            unavailable or
-            changed.
+            unavailable or changed.
         notes: changes to descriptions, which do not affect calls.
         modules: the servers whose changed tools a person can accept. "" stands for this process.
     """
@@ -241,8 +240,7 @@ def check_pins(
 
     Args:
         pinned: the plan or guide that contains the pins. If it has none, only tools that are gone
-            are
-            reported.
+            are reported.
         calls: the calls in the plan.
         catalogue: the current tools, including those that the calls name.
         definition: see `Definition`.
@@ -349,8 +347,7 @@ def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
     """Return whether a pin names a built-in tool from an earlier version of ideabridge.
 
     This is assumed if the hints are equal, because a user's tool with the same name is unlikely to
-    have
-    the same hints.
+    have the same hints.
     """
     earlier = definition(pin.digest) or {}
     earlier_hints = {key: value for key, value in earlier.items() if key.endswith("Hint")}

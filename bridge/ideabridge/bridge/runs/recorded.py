@@ -35,8 +35,7 @@ class RecordedRun:
         events: the events in its journal.
         machine: the machine folded from the journal.
         steps: for each call, in the order of listing, the number of the Request in which it was
-            listed,
-            from 0.
+            listed, from 0.
         proposed: the calls that a person changed, as they were before, with resolved references.
     """
 
@@ -153,8 +152,7 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     """Find the idea that `ref` names, and a run of this caller that ended with the idea.
 
     If `ref` names a run, this is that run. Otherwise, it is the latest run that ended with the
-    idea,
-    preferably one whose status is `done`.
+    idea, preferably one whose status is `done`.
 
     Raises:
         UnknownIdeaError: the idea does not exist, or only other callers have it.

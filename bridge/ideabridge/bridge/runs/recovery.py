@@ -83,8 +83,7 @@ class _Failed:
         delay: the number of seconds between the last failure and the next attempt.
         due: when the next attempt is due.
         hopeless: the epoch in which the run cannot continue under this configuration. The run is
-            tried
-            again once another process has driven it, or once the configuration has changed.
+            tried again once another process has driven it, or once the configuration has changed.
         by_store: True if the last report said that the store could not be written to.
     """
 
@@ -99,12 +98,9 @@ class Recovery:
     process drives them.
 
     Runs that are waiting for a solution or an approval continue when someone answers. Runs that
-    were
-    interrupted by a change of the configuration continue under their own configuration. A run that
-    was
-    taken up twice without progress is set aside, because it might have crashed the processes that
-    took
-    it up.
+    were interrupted by a change of the configuration continue under their own configuration. A run
+    that was taken up twice without progress is set aside, because it might have crashed the
+    processes that took it up.
 
     Args:
         tell: see `Tell`.

@@ -194,8 +194,8 @@ class Registry:
         """Load a run and continue it in this process.
 
         If this process leaves runs to workers, the run is queued instead. A run that is waiting for
-        someone
-        or for a worker is returned unchanged. `caller` is the owner of the run, or `SEES_ALL`.
+        someone or for a worker is returned unchanged. `caller` is the owner of the run, or
+        `SEES_ALL`.
 
         Raises:
             UnknownRunError: this caller has no run with that id.
@@ -228,8 +228,7 @@ class Registry:
         that `decide_next` chooses.
 
         For a room, `parent` is the run whose call it answers, and `purpose` is what someone wants
-        to happen
-        to that run.
+        to happen to that run.
 
         Raises:
             UnknownRunError: the run is a room of another run.
@@ -382,8 +381,7 @@ class Registry:
         """Return the number of seconds until a lease lapses; see `Watch.seconds_until_lapse`.
 
         A lease that belongs to this process but to none of its drivers counts as lapsed, because it
-        could
-        not be released.
+        could not be released.
         """
         if lease.driver != self.driver_name:
             return self._watch.seconds_until_lapse(lease)
@@ -423,11 +421,10 @@ class Registry:
         return any(True for _ in self._driven())
 
     def _driven(self) -> Iterator[Run]:
-        """Yield the runs whose leases this process holds.
+        """Return the runs whose leases this process holds.
 
         They are read from `_kept`, because `_runs` and `_drivers` also contain ended runs until the
-        garbage
-        collector breaks their reference cycles.
+        garbage collector breaks their reference cycles.
         """
         return (run for run in self._kept.values() if run.driver.epoch is not None)
 
@@ -469,8 +466,7 @@ class Registry:
         """Create a `Run` and keep it in memory.
 
         `first` is the event that names the run's mind, and `memory` the size of the run's first
-        events in
-        bytes.
+        events in bytes.
         """
         if isinstance(first, RunStarted) and first.mode == "solve":
             named = first.mind
@@ -516,8 +512,7 @@ class Registry:
         """Estimate the memory, in bytes, that the caller's other runs take.
 
         If it is large, first drop runs that have ended or are waiting. They are read from their
-        journals
-        again when they are needed.
+        journals again when they are needed.
         """
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
@@ -553,8 +548,8 @@ class Registry:
             del self._kept[run_id]
 
     def release(self) -> None:
-        """Release every lease, because this process is shutting down, so that other processes can
-        continue the runs.
+        """Release every lease when this process shuts down, so that other processes can continue
+        the runs.
         """
         for run in list(self._runs.values()):
             run.runner.close()

@@ -69,8 +69,7 @@ class Replay:
         answer: the source of the output: the recording, a plan, a program, or a mind.
         output: the recorded output, if that is the answer.
         run: the run that computes the output, if the output is not recorded. The caller waits for
-            it to
-            end.
+            it to end.
     """
 
     answer: Literal["recorded", "plan", "program", "solve"]
@@ -189,8 +188,7 @@ class Ways:
     answers such a call.
 
     If the caller's profile names ideas, a plan uses every tool that it was published with, because
-    a
-    person chose its calls. A mind that solves an idea gets only the tools in the profile.
+    a person chose its calls. A mind that solves an idea gets only the tools in the profile.
 
     `patiently` writes to the store; see `Writer.patiently`.
     """
@@ -213,8 +211,7 @@ class Ways:
         """Answer a call to a published idea with its recorded output, or with the start of a run.
 
         `choice` names the mind of the run or, if the run is a plan, of its rooms. The messages in
-        `before`
-        precede the context.
+        `before` precede the context.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the parameters.
@@ -359,17 +356,13 @@ class Ways:
         """Return the publication with pins for the tools that its calls use.
 
         Plans stored by an import, or by an application that calls `Store.publish`, have no pins,
-        because a
-        pin contains the digest of a definition, which neither of them has. The first use of such a
-        publication therefore pins its tools and stores the pins.
+        because a pin contains the digest of a definition, which neither of them has. The first use
+        of such a publication therefore pins its tools and stores the pins.
 
         The definitions come from the journal of the run from which the plan was lifted. If this
-        journal is
-        missing, the current definitions are used, from the servers that the idea's schema names. If
-        such a
-        server is down, the publication remains without pins until the next use. All callers share
-        these
-        pins, so the caller's profile does not matter.
+        journal is missing, the current definitions are used, from the servers that the idea's
+        schema names. If such a server is down, the publication remains without pins until the next
+        use. All callers share these pins, so the caller's profile does not matter.
         """
         caller = owner_of(caller)
         unpinned = publication.plan_or_guide
@@ -435,8 +428,7 @@ class Ways:
         """Return another user's idea that a call without `_module` would reach, or None.
 
         This can happen if the name was free when the plan was published and another user has taken
-        it
-        since. Calls to ideas that existed by then have a `_module`.
+        it since. Calls to ideas that existed by then have a `_module`.
         """
         for call in written_calls(calls):
             if call.module is not None:

@@ -198,10 +198,8 @@ class Rooms:
         """Return the mind that answers in the rooms of a run.
 
         In a run that a mind solves, this is the run's own mind. In a plan that is itself a room, it
-        is the
-        mind for the rooms of its parent, unless that mind is `turns`. In any other plan, it is the
-        mind
-        that `auto` chooses.
+        is the mind for the rooms of its parent, unless that mind is `turns`. In any other plan, it
+        is the mind that `auto` chooses.
         """
         if run.machine.mode == "solve":
             return Choice(
@@ -406,8 +404,7 @@ def _context_of_call(machine: Machine, request: Request | None, instance: str) -
     Request proposed it.
 
     The context contains the messages that the call's instance sees. In the room, these messages
-    have no
-    instance.
+    have no instance.
     """
     if request is not None:
         context = request.context_json

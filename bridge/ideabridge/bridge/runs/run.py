@@ -290,8 +290,7 @@ class Run:
         """Whether the run is waiting for someone and any process can continue it.
 
         While the server of a running call is waiting for an answer, the run stays in the process
-        that runs
-        the call.
+        that runs the call.
         """
         return (
             self._is_still
@@ -310,8 +309,7 @@ class Run:
         """Whether a run that was read from its journal is only waiting.
 
         False if a server has asked a question, because the call ran in another process and might
-        have ended
-        together with that process.
+        have ended together with that process.
         """
         return self._is_still and not parked(self.machine.history)
 
@@ -449,8 +447,7 @@ class Run:
         process.
 
         While the run is waiting for someone, the iteration waits too. The body of the loop may
-        settle an
-        approval or submit a solution.
+        settle an approval or submit a solution.
 
         Args:
             from_now: skip the events so far. By default, each iteration begins with the run's first
@@ -541,8 +538,8 @@ class Run:
         """Submit the solution of a turn.
 
         Its calls are handled as if they arrived one by one in a stream: a malformed call fails
-        together
-        with the calls that depend on it, and the others run. The next Request shows the errors.
+        together with the calls that depend on it, and the others run. The next Request shows the
+        errors.
 
         Args:
             turn: the turn that the solution answers.
@@ -1210,12 +1207,10 @@ class Run:
         """Return the summary of an ended run for its row in the store.
 
         A process that did not run the calls can call this after reading the run from its journal,
-        so the
-        summary must use only what `Registry._read_whole` restores: the machine, the turns, the
-        questions
-        and `idea`. The times of events are not restored. A member that needs them must be computed
-        from the
-        journal where the row is written: in `Journal.set_status`, which `Driver.leave` calls.
+        so the summary must use only what `Registry._read_whole` restores: the machine, the turns,
+        the questions and `idea`. The times of events are not restored. A member that needs them
+        must be computed from the journal where the row is written: in `Journal.set_status`, which
+        `Driver.leave` calls.
         """
         machine = self.machine
         return StoredSummary(
@@ -1254,8 +1249,7 @@ class Run:
         that no earlier run had read.
 
         Each note is `{"at": reference or place, "what", "mild"?: true}`. If a note is not mild, a
-        call that
-        changes something asks for approval first.
+        call that changes something asks for approval first.
         """
         return self.machine.doubts.notes
 
@@ -1290,8 +1284,7 @@ class Run:
         """Return every pending approval as JSON for assistants; see `Question.to_json`.
 
         `plan` contains the plan of a lazy run, in the form of `WaitingPlan.to_json`. Approval ids
-        of a room
-        have the form `CALL/approval`.
+        of a room have the form `CALL/approval`.
         """
         entries: list[JSON] = []
         for question in self.questions():
@@ -1334,8 +1327,7 @@ class Run:
             UnknownPathError: the reference has no value.
             ArgumentError: the reference is not a string.
             UnwrittenRunError: the latest values are not in the journal yet. `await run.wait()`
-                waits for
-                them.
+                waits for them.
         """
         check_text("reference", text)
         self._expect_written()
@@ -1347,8 +1339,7 @@ class Run:
         they are.
 
         Until they are written, these events have no effect, the run is `running`, and its values
-        are not
-        shown.
+        are not shown.
         """
         if not self.is_behind:
             return None
@@ -1501,8 +1492,7 @@ class Run:
         """Return a function that saves the idea of a Solution that has run.
 
         The function is called in the transaction that writes the events of the next step. The
-        idea's
-        parent is the idea of the previous step, or the idea from which the run began.
+        idea's parent is the idea of the previous step, or the idea from which the run began.
 
         Args:
             request: the Request of the step.

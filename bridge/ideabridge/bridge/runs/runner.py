@@ -122,8 +122,8 @@ reports progress.
 
 
 class _Run(Protocol):
-    """What a runner uses of its run, such as the rooms and the budget; see `Run`. The run creates
-    its runner.
+    """The part of a run that its runner uses, such as the rooms and the budget; see `Run`. The run
+    creates its runner.
     """
 
     id: str
@@ -485,12 +485,9 @@ class Runner:
         """Journal the events that were applied, and perform every effect that is due.
 
         All unblocked calls start together, and the events that unblocked them are journaled with
-        their
-        start. While a write is queued, this method does nothing, and `_written` calls it again
-        after the
-        write. If a message handler fails, the events so far are journaled, and this process
-        abandons the
-        run.
+        their start. While a write is queued, this method does nothing, and `_written` calls it
+        again after the write. If a message handler fails, the events so far are journaled, and this
+        process abandons the run.
         """
         try:
             self._perform()
@@ -689,8 +686,7 @@ class Runner:
         """Let a mind answer a Request, and post each call and the output as soon as it is complete.
 
         Errors from the mind are not raised: a `MindError` ends the run, and other errors cut off
-        the
-        answer.
+        the answer.
 
         Raises:
             StaleDriverError, StoreError, JournalError: the run could not be journaled.
@@ -796,8 +792,7 @@ class Runner:
         """Post the events for what the program has done.
 
         If the program is now waiting for a result, pass it the next one, or let the run rest until
-        there is
-        one.
+        there is one.
         """
         if not self.wanted:
             self.program.stop()
@@ -943,8 +938,7 @@ def cause(error: Exception, mask: Callable[[str], str]) -> str:
 
     The message of an `IdeabridgeError` is used unchanged. Any other error, and an event that the
     machine refused, is a defect of ideabridge or of the user's code. In that case, the message says
-    so,
-    and the traceback is logged, as when a message handler fails. `mask` removes secrets.
+    so, and the traceback is logged, as when a message handler fails. `mask` removes secrets.
     """
     if isinstance(error, StoreError) and not isinstance(error, StaleDriverError):
         return f"the run's journal could not be written: {error}"
@@ -1063,8 +1057,7 @@ class RunningCalls:
         """Post the event that ends a call.
 
         If several calls end in the same pass of the event loop, the task of the first one posts the
-        events
-        of all of them.
+        events of all of them.
         """
         self._ended.append(ended_call)
         if len(self._ended) > 1:

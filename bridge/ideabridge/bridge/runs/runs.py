@@ -108,8 +108,7 @@ class Runs:
         services: what all runs of this process use.
         registry: finds the runs.
         has_own_handlers: True if the user has defined message handlers, whose code exists only in
-            this
-            process.
+            this process.
         control: cancels and decides on runs, whichever process drives them.
     """
 
@@ -254,8 +253,7 @@ class Runs:
         """Resume a run for a person, even if it was set aside; see `Registry.resume`.
 
         If only a heartbeat can show whether the run's driver is alive, wait for one, but no longer
-        than the
-        lease lasts.
+        than the lease lasts.
         """
         first = self._store.runs.find(run_id, caller=caller)
         while True:
@@ -349,10 +347,8 @@ class Runs:
         """Switch to another configuration.
 
         Runs that this process drives follow the new rules immediately. Other runs follow them
-        before the
-        next decision. Calls to servers that now start differently, and to Python tools whose
-        definition has
-        changed, fail with the reason.
+        before the next decision. Calls to servers that now start differently, and to Python tools
+        whose definition has changed, fail with the reason.
         """
         self._in_force.follow(configuration)
         for run in self.registry.all_in_memory():
@@ -375,8 +371,7 @@ class Runs:
         can continue under this one.
 
         The run stays queued. What happens to it is decided by `Registry.reach`, both now and when a
-        worker
-        claims the run.
+        worker claims the run.
         """
         run = self.registry.reach(record)
         if run.machine.ended:
@@ -438,10 +433,8 @@ class Runs:
         """Do the work outside the run that an event of the run requires.
 
         When the run has ended, write its row in the store, with `Run.summary`, and release its
-        lease. Record
-        the shape of each call's result. Pass every event on to the rooms. If another process drives
-        the run,
-        that process writes the row.
+        lease. Record the shape of each call's result. Pass every event on to the rooms. If another
+        process drives the run, that process writes the row.
         """
         if isinstance(event, ConfigurationChanged):
             run.made_under = event.fingerprint

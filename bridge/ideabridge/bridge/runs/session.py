@@ -59,13 +59,10 @@ class Session:
     """The application's side of a run; see `Bridge.session`.
 
     Each method submits one Solution and waits for its calls. As in any run, the Solution is
-    journaled,
-    saved as an idea, and subject to limits and approval. Steps run one after another, so put calls
-    that
-    should run concurrently into one group. In a resumed session, a Solution that is already in the
-    journal does not run again. Instead, the method returns the recorded result or raises the
-    recorded
-    error.
+    journaled, saved as an idea, and subject to limits and approval. Steps run one after another, so
+    put calls that should run concurrently into one group. In a resumed session, a Solution that is
+    already in the journal does not run again. Instead, the method returns the recorded result or
+    raises the recorded error.
 
     If a method is cancelled (by a timeout, for example), its calls are cancelled, and the session
     continues.
@@ -125,13 +122,11 @@ class Session:
         """Run calls concurrently, as far as their references allow, as an all-or-nothing group.
 
         If a call fails, the other calls are cancelled, and everything that the calls wrote is
-        discarded.
-        Until all calls have ended, only the calls in the group see what they write.
+        discarded. Until all calls have ended, only the calls in the group see what they write.
 
         Returns:
             The values of the calls, in the same order. A call that was skipped, because its branch
-            was not
-            taken, has the value None.
+            was not taken, has the value None.
 
         Raises:
             GroupFailedError: a call failed. `effects` lists the calls that took effect
@@ -260,8 +255,7 @@ class Session:
         """Return the error for calls without a value.
 
         If `failure` is given and a call failed, the error is an instance of `failure`. Otherwise,
-        its class
-        depends on the cause.
+        its class depends on the cause.
         """
         failed = [progress for progress in ended if progress.status is CallStatus.FAILED]
         # If no call failed, all of them were cancelled.
@@ -347,8 +341,7 @@ async def open_session(
     """Open a session over the run that `start` returns.
 
     `waits` is as in `Session`. The run ends with the block: as `failed` if the block raises an
-    error, as
-    `cancelled` if it is cancelled, and otherwise as `done`.
+    error, as `cancelled` if it is cancelled, and otherwise as `done`.
     """
     run = await start()
     try:

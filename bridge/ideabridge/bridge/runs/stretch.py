@@ -191,8 +191,7 @@ class _Writing:
         """Return the time of each event, or None if no time is known.
 
         An event without a time gets the time of the previous event. Events before the first known
-        time get
-        that time.
+        time get that time.
         """
         last = next((time for time in self._times if time is not None), None)
         if last is None:

@@ -140,8 +140,7 @@ def given_by(machine: Machine) -> JSON:
     """Return the result of a run as a function.
 
     This is the run's output or, if the run has no output schema, its state or, if the state is
-    empty, its
-    results. The result of a program is the value of its last expression.
+    empty, its results. The result of a program is the value of its last expression.
     """
     if machine.has_output or (machine.mode == "plan" and machine.solution.program is not None):
         return machine.output

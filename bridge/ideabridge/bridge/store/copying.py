@@ -108,8 +108,7 @@ def copy_into(source: Database, target: Database, report: Callable[[str], None])
     Args:
         source: the store to copy, as it is when the copy begins. Other processes can keep using it.
         target: an empty store, or an unfinished copy of the same source. No other process may use
-            it
-            during the copy.
+            it during the copy.
         report: called with the name of each table before the table is copied.
 
     Raises:

@@ -274,8 +274,7 @@ class DailyUse:
 
         Args:
             newest: how many runs, and how many direct calls, to examine. The limit keeps this
-                method
-                fast even in a large store.
+                method fast even in a large store.
             caller: whose runs and direct calls to examine.
         """
         bound = (only_of(caller), newest)

@@ -59,8 +59,7 @@ class Decided:
         rule: the standing rule that approved the call without a question, or None.
         granted: the number of the call whose grant approved the call without a question, or None.
         calls: the number of calls that the rule or the grant approved, or 1 for any other decision.
-            The
-            other attributes are those of the latest call.
+            The other attributes are those of the latest call.
         has_more: whether the rule or the grant may have approved earlier calls that were not
             counted.
     """
@@ -100,8 +99,8 @@ class Decisions:
         """Return the decisions in the newest runs, latest first.
 
         All calls that the same rule or grant approved count as one decision, listed where the
-        latest
-        of them would be. If `caller` is set, only the runs that this caller started are considered.
+        latest of them would be. If `caller` is set, only the runs that this caller started are
+        considered.
         """
         check_limit(limit)
         with self._database.guard:

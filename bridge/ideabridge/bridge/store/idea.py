@@ -49,16 +49,12 @@ class Idea:
         schema: the JSON Schema that the Solution had to satisfy.
         solution: `{"calls": [...], "output": ...}`.
         shown: the size limits for the results that the mind saw, `{"value": bytes, "request":
-            bytes}`:
-            for one result, and for all results in the Request. Context, schema and `shown`
-            determine
-            the text that the mind received. None if no mind saw any results, or if the idea is
-            older
-            than this attribute.
+            bytes}`: for one result, and for all results in the Request. Context, schema and `shown`
+            determine the text that the mind received. None if no mind saw any results, or if the
+            idea is older than this attribute.
 
     Ids are hex SHA-256 digests, where `encode` is the function from `ideabridge.tools.encoding`
-    (UTF-8,
-    compact, keys in the given order, no sorting):
+    (UTF-8, compact, keys in the given order, no sorting):
 
     - `request_id` is the digest of `encode({"context": context, "schema": schema, "shown":
       shown})`.
@@ -130,8 +126,7 @@ class IdeaMeta:
         parent: the id of the previous idea in the run, or of the idea that this one was derived
             from.
         mind: who answered the Request: `turns`, `sampling`, `model` or `recorded`, or "" if it is
-            the
-            author of a plan.
+            the author of a plan.
         model: the name of the model, as reported by the mind.
         usage: the tokens and the cost, as reported by the mind.
         time: when the idea was saved, as ISO 8601 in UTC. The store replaces "" with the current
@@ -143,9 +138,8 @@ class IdeaMeta:
         outcome: `done`, `open` (a step before the last), `failed`, `stalled`, `limit`, `cancelled`.
         tags: words that people chose for the idea.
         written: the Solution exactly as the mind wrote it, if the schema does not allow this form
-            and it
-            is not large. The idea itself contains a form that satisfies the schema. A recorded mind
-            answers with the written form.
+            and it is not large. The idea itself contains a form that satisfies the schema. A
+            recorded mind answers with the written form.
         original: the id of the original if this idea is a copy without results, otherwise "".
         left_out: what the copy lacks, as in an exported document.
     """
@@ -306,8 +300,7 @@ class NewPublication:
         recorded: the `input` and `output` of the idea's run, which `answer="recorded"` uses, and
             `solve` (see `guide`), which `"solve"` and, without a plan, `"auto"` need.
         owner: the owner, or None if everybody can see the version. Otherwise, only the owner and
-            the
-            callers that the version is shared with can see it.
+            the callers that the version is shared with can see it.
     """
 
     name: str
@@ -368,9 +361,8 @@ class Publication(NewPublication):
         live: True if the name currently refers to this version.
         pinned: True if the name keeps referring to this version when a new one is published.
         learned: what the current evidence says about the plan, `{"explained": [...], "seen":
-            {...}}`,
-            or None if the plan is as it was published. NAME@VERSION always means the plan as
-            published.
+            {...}}`, or None if the plan is as it was published. NAME@VERSION always means the plan
+            as published.
         report: how the run was lifted. Set only in the result of publishing.
     """
 

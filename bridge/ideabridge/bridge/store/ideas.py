@@ -443,8 +443,10 @@ class Ideas:
         return self._made(number, read_meta(*row.fetchone()), caller)
 
     def _made(self, number: int, first: IdeaMeta, caller: Viewer) -> bool:
-        """Return whether the caller may see all of an idea, because one of the caller's runs made
-        it, or because it was imported and the caller manages the store.
+        """Return whether the caller may see all of an idea.
+
+        This is the case if one of the caller's runs made it, or if it was imported and the caller
+        manages the store.
         """
         if caller is SEES_ALL:
             return True
@@ -718,8 +720,7 @@ class Ideas:
         because the idea is published to the caller.
 
         Ideas that no run in this store made were imported by the owner. Users who are not admins
-        see
-        them only if they are published.
+        see them only if they are published.
         """
         if caller is SEES_ALL or not numbers:
             return numbers

@@ -36,8 +36,7 @@ def request_of(idea: Idea, handlers: Handlers | None = None) -> Request:
 
     Args:
         idea: the idea. If its results were left out, the Request lacks them too, and therefore has
-            a
-            different id.
+            a different id.
         handlers: the handlers that were in use when the idea was made, if the user registered any.
 
     Raises:

@@ -173,8 +173,7 @@ def holders(
     Args:
         database: the store. Call this inside a guard or transaction.
         ideas: consider only the ideas in these rows, and only publications after the row `since`.
-            None
-            means all.
+            None means all.
         since: see `ideas`.
     """
     execute = database.execute
@@ -457,8 +456,7 @@ class Prunable:
         ideas: the number of ideas to delete.
         used: the number of bytes that the store currently uses.
         oldest, newest: when the first and the last of these runs ended, as ISO 8601 in UTC, or ""
-            if
-            there is nothing to delete.
+            if there is nothing to delete.
         kept: the number of runs of the same age that are kept, by reason: `published`, `tagged`,
             `unfinished`, `newest`.
     """
@@ -607,8 +605,8 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Return whether a family can still be deleted, because no publication or tag has come to
-        need it. Call this inside the transaction that deletes the family.
+        """Return whether a family can still be deleted, or whether a publication or a tag has come
+        to need it. Call this inside the transaction that deletes the family.
         """
         runs = encode_text([*family.runs()])
         number = self._database.number
@@ -821,8 +819,7 @@ class Due:
         runs: an upper bound on the number of runs to delete. Some of them might be published,
             tagged or part of a younger family.
         at: when the next round takes place, in seconds since 1970. 0 means the next time that a
-            server
-            checks.
+            server checks.
         deletes: whether the next round deletes runs. The first round that finds any only announces
             them.
     """
@@ -862,8 +859,7 @@ class Retention:
 
         Returns:
             What was done, and how many runs it concerns: `none` (nothing to do, or another server
-            does
-            the round), `found` (the next round deletes them), or `deleted`.
+            does the round), `found` (the next round deletes them), or `deleted`.
 
         Raises:
             PruningStoppedError: `wait` stopped the round. The next round continues the deletion.
@@ -912,10 +908,8 @@ class Retention:
         """Return the stored state.
 
         Its members are `at`, when the last round took place; `clock`, the time from which that
-        round
-        counted ages; `told`, whether a round has announced runs; `by` and `until`, who has claimed
-        a
-        round and until when. Call this inside a guard or transaction.
+        round counted ages; `told`, whether a round has announced runs; `by` and `until`, who has
+        claimed a round and until when. Call this inside a guard or transaction.
         """
         row = self._database.execute("SELECT value FROM settings WHERE key = ?", (_KEY,)).fetchone()
         return {} if row is None else json.loads(row[0])

@@ -218,8 +218,7 @@ class Publications:
 
     Attributes:
         admits: decides what callers in a profile see. Until the bridge sets this function, callers
-            in
-            profiles see no publications.
+            in profiles see no publications.
     """
 
     def __init__(
@@ -423,8 +422,7 @@ class Publications:
             name: the name, which need not be published now.
             version: the version.
             learn: called with the version as it was published and with its records so far. It
-                returns
-                a new record and what all records together teach, or None to add nothing.
+                returns a new record and what all records together teach, or None to add nothing.
 
         Returns:
             The version with its current evidence.
@@ -889,8 +887,7 @@ class Publications:
             limit: the maximum number of rows.
             viewer: the user who makes the request.
             sql: the statement. Its first parameter is the owner, and its second one the maximum
-                number
-                of rows. Any other parameters follow.
+                number of rows. Any other parameters follow.
             parameters: the parameters that follow the first two.
         """
         owner = only_owner(viewer)

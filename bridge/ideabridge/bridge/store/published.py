@@ -53,8 +53,7 @@ class PlanOrigin:
         places: for each call, its number in the run, several numbers, or null. None if the places
             are unknown.
         words_of: `assistant` if an assistant wrote the program and the names and descriptions of
-            its
-            parameters.
+            its parameters.
         checked: who checked the plan, or `claims.UNCHECKED` if it was imported.
         claimed: the `lifting` in the document of an imported plan.
     """

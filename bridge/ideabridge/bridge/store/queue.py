@@ -67,8 +67,7 @@ class RunQueue:
         """Count the runs that are waiting for a worker, up to `most`.
 
         If `fingerprint` is set, only runs of this configuration count. If `caller` is set, only
-        runs
-        of this owner count.
+        runs of this owner count.
         """
         with self._database.guard:
             return self._database.number(

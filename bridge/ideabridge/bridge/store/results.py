@@ -114,9 +114,8 @@ def without_results(idea: Idea, began_with: Sequence[JSON] | None) -> tuple[Idea
 
     Returns:
         The idea and the list, or the same idea and [] if nothing in it comes from results. Each
-        entry
-        of the list is `{"reference", "type", "bytes"}` or, for a message that no reference reads,
-        `{"message": number in the context, "type", "bytes"}`.
+        entry of the list is `{"reference", "type", "bytes"}` or, for a message that no reference
+        reads, `{"message": number in the context, "type", "bytes"}`.
     """
     left = _Left()
     context = list(_OwnContext(began_with, idea.context, left).messages())
@@ -131,8 +130,7 @@ def copy_without_results(stored: StoredIdea, began_with: Sequence[JSON] | None) 
     same stored idea if there are none.
 
     A changed copy is a different idea with its own id. Its metadata names the original and the
-    parts
-    that were left out.
+    parts that were left out.
     """
     idea, left_out = without_results(stored.idea, began_with)
     if not left_out:

@@ -78,19 +78,15 @@ class RunFilter:
         tool: a published tool that the run calls, or a tool that one of the run's Solutions calls.
             Call `Ideas.index_all` first, so that the latest Solutions are indexed.
         since, until: when the run began, as a date (`2026-11-21`), a time (`2026-11-21T10:00`) or
-            an
-            age (`3d`, `12h`, `2w`).
+            an age (`3d`, `12h`, `2w`).
         words: a part of the run's title or id. A space also matches an underscore in the title,
-            because
-            people often see the name of a tool with spaces.
+            because people often see the name of a tool with spaces.
         askers: names of programs, without versions and ignoring case, one of which must have asked
-            for
-            the run.
+            for the run.
         outcome: the outcome of the run's calls: `failed` if the run or any of its calls failed,
             `denied` if nothing failed, but calls were denied.
         failed: whether the run failed, stalled, reached a limit or ended with errors other than
-            denied
-            calls.
+            denied calls.
     """
 
     tool: str | None = None

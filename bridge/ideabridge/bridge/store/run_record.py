@@ -21,7 +21,7 @@ ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What one process leaves for the next about an unfinished run.
+    """Information about an unfinished run that one process leaves for the next.
 
     A process that takes up the run replaces all of this information. A process that shuts down
     removes it.
@@ -32,8 +32,7 @@ class Handover:
         events: the number of events in the journals of the run and its rooms when it was last taken
             up.
         set_aside: True if the run is taken up only at a person's request, because it made no
-            progress
-            the last few times.
+            progress the last few times.
     """
 
     needs: tuple[str, ...] | None = None
@@ -104,8 +103,7 @@ class StoredSummary:
         errors: the number of errors in the last Solution of an ended run.
         denied: how many of these errors denied calls caused.
         not_run: how many of these errors belong to calls that never started, because a call that
-            they
-            read has no result.
+            they read has no result.
         reason: why the run ended or was interrupted.
         origin: for a run that was stored after it had ended, where its calls come from: imported
             calls, a session of direct calls, or a part of either. Otherwise empty.
@@ -163,17 +161,15 @@ class RunRecord:
         epoch: the current fencing epoch, or 0 if the lease was never acquired.
         lease_s: the number of seconds that the lease lasts without a heartbeat.
         lease_until: when the lease ends, in seconds since 1970 by the driver's clock. Because
-            clocks
-            differ, this time is shown, and compared for equality, but never compared with another
-            clock.
+            clocks differ, this time is shown, and compared for equality, but never compared with
+            another clock.
         created: when the run was created.
         updated: when the status last changed.
         last_event: the sequence number of the run's last event, or 0 if the run has no events.
         forked_from: the run that this run was forked from.
         forked_at: the number of the last event of `forked_from` before the fork.
         client: the name and version of the program that asked for the run, as stated by the
-            program,
-            or "" if they are not known.
+            program, or "" if they are not known.
     """
 
     id: str

@@ -281,8 +281,7 @@ class Search:
         """Index all existing ideas again, in a new table.
 
         Searches use the old table until the new one replaces it. Other processes can write during
-        the
-        rebuild.
+        the rebuild.
 
         Args:
             breathe: called between transactions.
@@ -338,10 +337,8 @@ class Search:
             query: any text. It is split into words, so it cannot contain FTS5 syntax.
             limit: the maximum number of ideas.
             caller: the caller. Names that are not published to this caller are ignored, because a
-                hit
-                would confirm a guess at words in another caller's name or description. The owners
-                of
-                the ideas are not checked.
+                hit would confirm a guess at words in another caller's name or description. The
+                owners of the ideas are not checked.
             begins: True to match the words as prefixes.
         """
         terms = _terms(query)

@@ -22,8 +22,7 @@ class SessionRow(NamedTuple):
         caller: the caller who makes the calls.
         client: the name and version of the client, or "" if the client sent none.
         session: the hash of the connection, or "" if the transport has no connections. In that
-            case,
-            the session might mix several conversations.
+            case, the session might mix several conversations.
         began: when the first call arrived, in seconds since 1970.
         last: when the last call ended, in seconds since 1970.
         calls: the number of calls in the session.

@@ -42,8 +42,7 @@ def shape_of(solution: Solution) -> bytes | None:
     calls.
 
     The hash covers references, tools, servers, paths and keys. It ignores strings, numbers and
-    lists
-    of these, and references to the input, which stand where a literal could be.
+    lists of these, and references to the input, which stand where a literal could be.
     """
     if not solution.calls:
         return None

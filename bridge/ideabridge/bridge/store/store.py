@@ -276,8 +276,7 @@ class Store:
 
         Args:
             target: an empty store, or an unfinished copy of this store to continue. No other
-                process
-                may use the target.
+                process may use the target.
             report: called with the name of each part before it is copied or checked.
 
         Raises:
@@ -310,7 +309,7 @@ class Store:
         reads every idea, so do not call it in the event loop.
 
         Args:
-            before: when the runs must have ended at the latest: a date, a time, or an age (`90d`).
+            before: the time by which the runs must have ended: a date, a time, or an age (`90d`).
 
         Raises:
             FilterError: `before` is not a time.
@@ -344,8 +343,7 @@ class Store:
         `concurrent`, see `Database`.
 
         If a nested transaction fails, only the nested transaction is rolled back. Never await
-        inside
-        the block, because other tasks of the thread would write into the same transaction.
+        inside the block, because other tasks of the thread would write into the same transaction.
         """
         return self._database.transaction(concurrent=concurrent)
 
@@ -368,9 +366,8 @@ class Store:
             caller: the user who makes the request. The document contains nothing that belongs to
                 others and is not shared with this caller.
             results: True to include values that come from results of the run. Otherwise, the
-                document
-                contains a different idea, lists the missing values in `left_out`, and names the
-                `original`.
+                document contains a different idea, lists the missing values in `left_out`, and
+                names the `original`.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `Ideas.get`.
@@ -423,15 +420,13 @@ class Store:
             owner: the owner of a new name, or None for the owner of the store, who publishes to
                 everybody.
             annotations: the annotations of the publication's plan according to this store's tools,
-                or
-                None if a plan might have any effect. The document's own annotations are ignored. A
-                recorded answer is always read-only.
+                or None if a plan might have any effect. The document's own annotations are ignored.
+                A recorded answer is always read-only.
             checks: the parts of the document that must be unchanged.
 
         Raises:
             IdeaDocumentError: the document does not have the expected shape, or has no publication
-                to
-                import.
+                to import.
             TamperedIdeaError: the ids or the digest do not match the content, or the
                 digest is missing.
             NameTakenError: the name belongs to another owner.

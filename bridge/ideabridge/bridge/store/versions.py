@@ -106,8 +106,7 @@ def differences(old: NewPublication, new: NewPublication) -> list[str]:
     replaces `old`.
 
     The lines cover the description, how calls are answered, the schemas, the plan or program, and
-    the
-    recording.
+    the recording.
     """
     # For copied values, compare the values that would be sent.
     before = as_it_runs(old.plan or {})

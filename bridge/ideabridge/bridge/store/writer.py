@@ -101,8 +101,7 @@ class Writer:
         Args:
             job: writes to the store.
             done: called with the job's result after the commit, which may be before or after
-                `write`
-                returns.
+                `write` returns.
             failed: called with the error of a queued job that is no longer retried.
             key: jobs with the same key run in order.
             is_large: True if the job might take a long time.
@@ -174,8 +173,7 @@ class Writer:
         Args:
             job: writes to the store.
             within: for how many seconds to retry the job while the store cannot be written to, or
-                None
-                for the store's timeout for locks.
+                None for the store's timeout for locks.
 
         Raises:
             StoreError: the store could not be written to. The job changed nothing.

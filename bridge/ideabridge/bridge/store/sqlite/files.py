@@ -96,8 +96,7 @@ class StoreFiles:
         log private.
 
         An existing file is never opened: closing any of its file descriptors would release all
-        locks
-        that the process holds on it, including those of another open store
+        locks that the process holds on it, including those of another open store
         (https://sqlite.org/howtocorrupt.html, 2.2).
 
         Raises:
