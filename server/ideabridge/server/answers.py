@@ -533,7 +533,7 @@ def object_input(schema: JSONObject | None) -> JSONObject:
     """Return an input schema for hosts: an object without `$ref`, and without combining keywords at
     the top level.
 
-    Properties of alternatives are merged; the description says which of them belong together.
+    Properties of alternatives are merged; the description says which properties belong together.
     """
     plain = _plain(schema or {})
     if not any(keyword in plain for keyword in _COMBINING):

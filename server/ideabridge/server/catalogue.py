@@ -302,7 +302,7 @@ class ToolCatalogue:
         self._visible = [tool for tool in self._exposed.values() if not tool.is_hidden]
 
     def _earlier_names(self, tools: list[Tool]) -> dict[ToolKey, str]:
-        """Return the name under which a host has seen each tool, keyed by `Tool.origin`.
+        """Return the names that hosts have already seen for these tools, keyed by `Tool.origin`.
 
         A tool that the configuration renames gets its new name, and clients can continue to use its
         earlier name.

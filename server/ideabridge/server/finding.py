@@ -487,7 +487,9 @@ def _explanations(tools: Sequence[JSONObject]) -> list[str]:
 
 
 def _idea_tool(publication: Publication) -> Tool:
-    """Return a published idea as a tool for plans, under the name by which hosts list the idea."""
+    """Return a published idea as a tool for plans, with the same name as in hosts' lists of
+    tools.
+    """
     parameters: JSONObject = publication.input_schema or {"type": "object", "properties": {}}
     module = f"{IDEA}{publication.name}"
     return Tool(

@@ -333,7 +333,7 @@ class Offerings:
     async def set_log_level(
         self, context: Context, params: types.SetLevelRequestParams
     ) -> types.EmptyResult:
-        """Record which of the servers' log messages a client of the handshake era wants."""
+        """Record which log messages from servers a client of the handshake era wants."""
         lowest = self._relaying.set_level(session_id(context), params.level)
         # The client waits no longer than this, which is enough for even a slow server to receive
         # the request.

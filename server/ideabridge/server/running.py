@@ -835,7 +835,7 @@ class Running:
         return saved
 
     def _intent(self, run: str) -> str | None:
-        """Return the name under which a run must still be published, or None if there is none."""
+        """Return the name that a run must still be published under, or None if there is none."""
         intent = self._stored_intent(run)
         if intent is None or "version" in intent or "error" in intent:
             return None

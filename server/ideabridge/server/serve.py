@@ -330,8 +330,7 @@ async def serve_stdio(
         store: the store of ideas and runs, or None for the configured store.
         on_status: called with the status of each configured server as soon as it is up, has failed
             or is disabled.
-        commands: the commands with which a person at a terminal can decide about this server's
-            runs.
+        commands: the commands for deciding about this server's runs at a terminal.
         log_level: which messages are written to standard error. `error` omits warnings, and `info`
             adds a line for each request.
         read: reloads the configuration after its files have changed, or None if the configuration
@@ -413,7 +412,7 @@ class WorkspaceSource:
         folders: returns the registered folders, keyed by name, or raises `WorkspaceError`.
         folder_of: returns the folder registered under a name, or raises `UnknownWorkspaceError`.
         read: reads the configuration of a folder. This function blocks.
-        commands: returns the commands with which a person can decide about runs in a folder.
+        commands: returns the commands for deciding about runs in a folder.
     """
 
     folders: Callable[[], Mapping[str, Path]]

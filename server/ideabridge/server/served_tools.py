@@ -90,7 +90,7 @@ class _Rules:
     """The verdicts of the current rules on calls to one exposed tool.
 
     Attributes:
-        approval: the rules from which the verdicts are derived.
+        approval: the rules that the verdicts are derived from.
         direct: judges direct calls.
         in_run: judges calls of runs.
     """

@@ -125,7 +125,7 @@ class Front:
         bridge: the bridge.
         group: runs the work that continues after a request has ended.
         version: the version of ideabridge.
-        commands: the commands with which a person can decide about runs.
+        commands: the commands for deciding about runs.
         quotas: counts what callers use, together with other servers in this process; None to count
             for this server alone.
 

@@ -58,7 +58,7 @@ class SolutionSchema:
     """The parts of a Solution's schema. Any other schema has no calls and no output.
 
     Attributes:
-        properties: the schemas of the members of a Solution, in the order of the schema.
+        properties: the schemas of a Solution's members, in the order of the schema.
         definitions: the schemas that other schemas refer to, keyed by name.
     """
 

@@ -342,7 +342,7 @@ def _check(parameter: inspect.Parameter, hints: Mapping[str, Any], place: str) -
 
 
 def _culprit(fields: Mapping[str, Any], names: Mapping[str, str], error: Exception) -> str:
-    """Return a message that names the parameter for which pydantic cannot generate a schema."""
+    """Return a message that names the parameter whose schema pydantic cannot generate."""
     for field, (hint, default) in fields.items():
         try:
             alone = _make_model("Arguments", **{field: (hint, default)})

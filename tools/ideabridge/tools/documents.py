@@ -323,7 +323,9 @@ class _Reading:
 
 
 def _whole(text: str) -> str:
-    """Combine surrogate pairs, with which JSON escapes some characters, into single characters."""
+    """Combine surrogate pairs, which JSON uses to escape some characters, into single
+    characters.
+    """
     if not _SURROGATE.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -160,7 +160,7 @@ class Annotations:
     """The behaviour hints that a tool declares (`ToolAnnotations` of MCP). A hint is None if it is
     not declared.
 
-    These hints come from the author of the tool. Approval policies decide which of them to trust.
+    These hints come from the author of the tool. Approval policies decide which hints to trust.
     """
 
     title: str | None = None

@@ -2,8 +2,8 @@
 worker processes.
 
 A free place goes to the caller who holds the fewest places or, if several hold equally few, to the
-one whose last turn was longest ago. So if a caller submits a hundred pieces of work at the same
-time, the first piece of another caller is delayed by at most one piece of work per place.
+one whose last turn was longest ago. So even if a caller submits a hundred jobs at the same time,
+the first job of another caller is delayed by at most one job per place.
 """
 
 from __future__ import annotations

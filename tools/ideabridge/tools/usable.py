@@ -48,7 +48,7 @@ _ONLY_REFERENCE: Final = re.compile(rb'\{"\$ref":"[^"\\]*"\}')
 
 @dataclass(frozen=True, slots=True)
 class UsableSchema:
-    """A schema to check values against, and the original schema from which it was derived.
+    """A schema to check values against, and the original schema that it was derived from.
 
     Attributes:
         schema: a valid schema within the limits.

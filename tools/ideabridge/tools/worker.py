@@ -216,8 +216,8 @@ class _Worker:
 class _Job:
     """A job of a worker.
 
-    The thread that is waiting for the job and the task that abandons it use this to agree on which
-    of them ends the worker.
+    The waiting thread and the task that abandons the job use this object to agree on which of them
+    ends the worker.
 
     Attributes:
         is_begun: whether the thread has begun to wait. If so, the thread ends the worker when the

@@ -47,7 +47,7 @@ class EncodedRequest:
     Attributes:
         messages, schema, shown: the arguments with the same names.
         id: the id of the Request, as 32 bytes.
-        size: the number of bytes from which the id is computed.
+        size: the number of bytes that the id is computed from.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
 """Computed literals: values in a plan that are computed when a call runs, and their uncertainties.
 
-A published plan can contain literals that were copied in the run from which it was created. The
-loop knows these literals only through the types in this module: a call, or the output, can have a
-`Computation`. A `Computation` names the references that it reads. Once the values of these
-references exist, it computes the literals and says what it assumed. `context/plan_literals.py`
-reads a plan's computations.
+A published plan can contain literals that its original run copied. The loop knows these literals
+only through the types in this module: a call, or the output, can have a `Computation`. A
+`Computation` names the references that it reads. Once the values of these references exist, it
+computes the literals and says what it assumed. `context/plan_literals.py` reads a plan's
+computations.
 
 Anything that might make an answer wrong is *assumed*: for example, that one of several differing
 explanations is right, or a position, or a mind's own words. Everything else is *noted*, such as a

@@ -203,7 +203,7 @@ class CopiedLiterals:
 class CopiedInOutput(CopiedLiterals):
     """The copied literals in an output.
 
-    Only the values from which the literals are computed are compared with what runs have read,
+    Only the values that the literals are computed from are compared with what runs have read,
     because everything else in an output is a reference that someone wrote.
     """
 

@@ -113,7 +113,7 @@ class Explanation:
 
     @property
     def made_of(self) -> tuple[Explanation, ...]:
-        """The explanations from which this explanation is built."""
+        """The explanations that this explanation is built from."""
         return ()
 
     @property
@@ -136,7 +136,7 @@ class Explanation:
 
     @property
     def origin(self) -> str | None:
-        """The reference from which the value comes, or None if the value has another origin.
+        """The reference that the value comes from, or None if the value has another origin.
 
         The value can be converted, or surrounded by constant strings.
         """
@@ -244,7 +244,7 @@ class PathTo(Explanation):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The reference, and a reference to each list from which a position in the path selects."""
+        """The reference, and a reference to each list that a position in the path selects from."""
         return self._references
 
     @property

@@ -38,8 +38,8 @@ def failure_of(kind: str) -> CallFailure:
 
 
 def graver(one: CallFailure | None, other: CallFailure | None) -> CallFailure | None:
-    """Return the more serious of the outcomes of two executions of a call. None means that the
-    execution has a result.
+    """Return the more serious of two outcomes of executions of a call. None means that an execution
+    has a result.
     """
     return next((failure for failure in get_args(CallFailure) if failure in (one, other)), None)
 

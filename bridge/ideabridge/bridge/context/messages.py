@@ -362,7 +362,7 @@ class Draft:
         model: the settings for the model, under its provider's names.
         showing: decides which results are shown in full, and how the others appear.
         reader: the name of the tool for reading shortened values, or None if it is not offered.
-        has_shortened: True once a handler has shortened a value to which its text refers.
+        has_shortened: whether a handler has shortened a value that its text refers to.
         place: the number of the message that is being handled.
         called: the number of the first message after the calls that have already been handled.
         tools: the offered tools. A handler can remove, replace (with `dataclasses.replace`) or add
@@ -477,7 +477,7 @@ def handle_tool(message: Message, draft: Draft) -> None:
 
 
 def handle_plan(message: Message, draft: Draft) -> None:
-    """Show the calls of a plan, which the mind should follow if they still fit, and which of them
+    """Show the calls of a plan, which the mind should follow if they still fit, and say which calls
     are already done.
     """
     plan = message.value

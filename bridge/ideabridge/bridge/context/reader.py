@@ -1,4 +1,4 @@
-"""Reader: defines the loop's own tool `read`, with which a mind reads values that a Request has
+"""Reader: defines the loop's own tool `read`, which lets a mind read values that a Request has
 shortened.
 
 A Request that shortens something offers this tool, under the first name in `READERS` that no other

@@ -169,7 +169,7 @@ class Removed(Explanation):
         return _positions(self.raw, read)
 
     def to_json(self) -> JSON:
-        """Return the JSON from which this explanation was read."""
+        """Return the JSON that this explanation was read from."""
         return self.raw
 
 

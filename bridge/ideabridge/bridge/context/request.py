@@ -74,7 +74,7 @@ class Request:
 
     @property
     def encoded(self) -> EncodedRequest:
-        """The parts from which the id is computed, in canonical form.
+        """The parts that the id is computed from, in canonical form.
 
         Raises:
             InvalidJSONError: a part is not JSON.
@@ -91,7 +91,7 @@ class Request:
 
     @property
     def stored_size(self) -> int:
-        """The number of bytes from which the id is computed."""
+        """The number of bytes that the id is computed from."""
         return self.encoded.size
 
     @property

@@ -204,7 +204,7 @@ class Catalogue:
         return f"unknown server {quoted(module)}.{hint}{self.missing}"
 
     def _names_in(self, *modules: str | None) -> list[str]:
-        """Return the names by which calls can refer to the tools of these servers."""
+        """Return the names that calls can use for the tools of these servers."""
         return [name for module, name in self._by_key if module in modules]
 
     def _why_not_one(self, name: str, *, briefly: bool) -> str:

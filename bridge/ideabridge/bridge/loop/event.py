@@ -275,7 +275,7 @@ class RunStarted(Journaled):
 
     `tools` contains full definitions, so that a journal can be folded while servers are down.
     `mind` is the name of the mind, or None if the caller answers turn by turn. `why` says why that
-    mind was chosen. `idea` is the id of the idea from which the run was created. `traceparent` is
+    mind was chosen. `idea` is the id of the idea that the run was created from. `traceparent` is
     the trace of the request that started the run (W3C Trace Context). `bound` contains, for each
     server that the run can call, a digest of the server's start definition; see `Binding`. Journals
     from earlier versions do not have `bound`.
@@ -465,7 +465,7 @@ class SolutionRejected(Journaled):
 class ApprovalAsked(OfCall):
     """A person is asked about a call.
 
-    `digest` is the hash of the resolved call, to which the decision is bound. `at` is the time in
+    `digest` is the hash of the resolved call, and the decision is bound to it. `at` is the time in
     seconds since 1970, which is used only for timeouts.
     """
 

@@ -169,7 +169,7 @@ class Grants:
         return None
 
     def count(self, call: int, progress: Progress, times: int) -> None:
-        """Change the count of the grant of `call` by the number of executions of the call in
+        """Adjust the count of the grant of `call` by the number of executions of the call in
         `progress`.
 
         The number is added if `times` is 1, and subtracted if `times` is -1.

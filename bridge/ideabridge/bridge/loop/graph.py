@@ -219,7 +219,7 @@ class Graph:
         return call
 
     def _add_computed(self, call: Call) -> None:
-        """Let a call read the values from which its computed literals are derived, if these values
+        """Let a call read the values that its computed literals are derived from, if these values
         exist.
         """
         computation = self.computations.calls.get(call.place)
@@ -529,8 +529,8 @@ class Graph:
             self._ids[(call.instance, call.id)] = call.index
 
     def _touching(self, call: Call) -> list[Tool]:
-        """Return the tools through which the call can change or read something: its own tool, or
-        the tools of its clean room.
+        """Return the tools that the call can use to change or read something: its own tool, or the
+        tools of its clean room.
         """
         tool = call.tool
         if (
@@ -852,7 +852,7 @@ class _Lane:
 
     Attributes:
         everyone, changes: all calls in the lane, and the calls that might change something.
-        tail: the last change and the reads after it, for which the next change directly waits.
+        tail: the last change and the reads after it. The next change waits directly for these.
         last: the last change.
     """
 
@@ -959,7 +959,7 @@ class ListedOrder:
         self._lanes = _Lanes()
 
     def note(self, call: Call, tools: Sequence[Tool]) -> None:
-        """Assign a position to a new call. `tools` contains the tools through which the call can
+        """Assign a position to a new call. `tools` contains the tools that the call can use to
         change or read something.
         """
         place = self._place(call, tools)
@@ -1027,8 +1027,7 @@ class ListedOrder:
             self._places[call.index] = place
 
     def rearrange(self, data: Mapping[int, Sequence[int]], call_of: Callable[[int], Call]) -> None:
-        """Rebuild the lanes so that a call that reads the result of a later call runs after that
-        later call.
+        """Rebuild the lanes so that a call runs after any later call whose result it reads.
 
         Args:
             data: the calls that each call waits for because of data and `_after`, in listing order.

@@ -1006,7 +1006,7 @@ def finish_events(machine: Machine, finished: events.CallFinished, now: float) -
 
 
 def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
-    """Return the executions in flight for which no `Cancel` is due."""
+    """Return the executions in flight that have no `Cancel` due."""
     cancelled = {effect.key for effect in machine.due() if isinstance(effect, Cancel)}
     return [
         (progress, number)

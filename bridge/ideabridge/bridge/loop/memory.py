@@ -135,7 +135,7 @@ class Memory:
         return changed
 
     def commit(self, writes: Iterable[Write], changed: dict[str, JSONObject]) -> None:
-        """Perform the writes for which `try_write` returned `changed`."""
+        """Perform the writes, given the result `changed` of `try_write`."""
         self._documents.update(changed)
         for entry in writes:
             self.log.append(entry)

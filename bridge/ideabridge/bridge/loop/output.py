@@ -1,7 +1,7 @@
 """Output: resolves the references in the parameters of calls and in the output of a run, and checks
 the results.
 
-`Readiness` decides whether and with which parameters a call can run. `OutputSchema` produces the
+`Readiness` decides whether a call can run, and with what parameters. `OutputSchema` produces the
 output of a run.
 """
 

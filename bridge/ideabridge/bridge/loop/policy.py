@@ -86,7 +86,7 @@ class Rule:
 
         Args:
             tool: the tool.
-            also: another name for the tool, such as the name under which it is exposed.
+            also: another name for the tool, such as its exposed name.
         """
         names = list(known_as(tool.name, tool.remote_name, tool.module))
         if also:
@@ -310,7 +310,7 @@ def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
 
     Args:
         setting: the configuration's `approval`.
-        name: the name under which the tool is exposed.
+        name: the exposed name of the tool.
     """
     otherwise = "read_only" if only_persons(setting) else "allow"
     return _policy_of(setting, allow_all, otherwise, also=name)

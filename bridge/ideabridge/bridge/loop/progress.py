@@ -112,7 +112,7 @@ class Approval:
 
     Attributes:
         approval: the id of the approval.
-        digest: the hash of `resolved`, to which a decision is bound.
+        digest: the hash of `resolved`. Decisions are bound to it.
         resolved: the call with its references resolved, as shown to people.
         why: the reason for the question. If there are several reasons, each is on its own line.
     """
@@ -131,7 +131,7 @@ class Progress:
         status: see `CallStatus`.
         items: the call's executions, once its references are resolved.
         error: `{"kind", "message", ...}` if the call failed, was caught or was skipped.
-        wrote: the full paths to which the call wrote.
+        wrote: the full paths that the call wrote to.
         staged: whether what the call wrote is visible only to its group.
         approval: the question of whether the call may run, while a person is being asked.
         granted: the call whose grant approves this call without asking anyone. It is set until the
@@ -141,7 +141,7 @@ class Progress:
         forbidden: whether the call has begun although later rules would not let it run without a
             question.
         value: the result, if the call is done.
-        replaced: the tool with which a person replaced the call's own.
+        replaced: the tool that a person chose to replace the call's own.
         is_edited: whether someone has changed the call since it was proposed.
         is_held_back: whether only the listed order keeps the call from running.
         unasked: questions from the call's server that were not passed to anyone, with the reasons.

@@ -74,7 +74,7 @@ class Question:
     Attributes:
         kind: see `Kind`.
         approval: the id of the approval.
-        digest: the hash of what is shown, to which an answer is bound.
+        digest: the hash of what is shown. Answers are bound to it.
         shown: the call with its references resolved, or the plan as `{"calls", "output"}`.
         why: the reason for the question. If there are several reasons, each is on its own line.
         call: the index of the call in the run, or None for a plan.
@@ -173,8 +173,8 @@ def unknown(why: str | None, hints: Annotations) -> str:
 
 
 def outcome_question(progress: Progress, number: int | None) -> Question | None:
-    """Return the question about the outcome of a call or of one of its items, or None if the call
-    is nested too deeply to be shown.
+    """Return the question about the outcome of a call or one of its items, or None if the call is
+    nested too deeply to be shown.
     """
     call = progress.call
     item = progress.items[number or 0]

@@ -1,4 +1,4 @@
-"""Request: composes the Request for each step of a run, from the current context of the run and the
+"""Request: composes the Request for each step of a run from the run's current context and the
 schema of the answer.
 """
 

@@ -1,5 +1,5 @@
-"""Settings: the limits and options of a run, with which the machine can repeat the same steps, and
-the amounts that a run has used.
+"""Settings: the limits and options of a run, which let the machine repeat the same steps, and the
+amounts that a run has used.
 """
 
 from __future__ import annotations
@@ -162,8 +162,7 @@ class Spending:
         last: the usage of the current Request, or None if it was not reported.
         requests, calls: the Requests and calls of rooms that have ended.
         partial: the number of answers that used more than was reported.
-        estimated: the minimum number of tokens in the Requests for which the mind reported no
-            usage.
+        estimated: the minimum number of tokens in the Requests whose usage the mind did not report.
     """
 
     input_tokens: int = 0

@@ -17,7 +17,7 @@ from ideabridge.tools.tool import Tool
 
 @dataclass(frozen=True, slots=True)
 class StandingTool:
-    """The tool of a call, in the form to which a standing rule is bound.
+    """The tool of a call, in the form that standing rules are bound to.
 
     Attributes:
         module: the server, or "" for an in-process tool.
@@ -58,7 +58,7 @@ def standing_tool(progress: Progress) -> StandingTool | None:
 
 
 def coverable(tool: Tool, activity: str | None = None) -> StandingTool | None:
-    """Return a tool in the form to which a standing rule is bound, or None if no rule is allowed to
+    """Return a tool in the form that standing rules are bound to, or None if no rule is allowed to
     cover any of its calls.
 
     Args:

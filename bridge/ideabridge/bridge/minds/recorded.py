@@ -173,8 +173,8 @@ def _written(stored: StoredIdea) -> bytes:
 
 
 def _ids(request: Request) -> Iterator[str]:
-    """Yield the ids under which a Request might be recorded: its own id, and those that it had
-    before ideas stored `shown`.
+    """Yield the ids that a recorded Request might have: its own id, and those from before ideas
+    stored `shown`.
     """
     yield request.id
     yield content_hash({"context": request.context_json, "schema": request.schema})

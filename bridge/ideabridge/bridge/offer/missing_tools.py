@@ -173,8 +173,8 @@ class MissingTools:
         """Return a sentence that says why a server's tool cannot be called, or None if the tool is
         unknown.
 
-        Possible reasons are that the configuration does not allow the tool, that its definition is
-        unusable, or that the server is disabled, is not up, or has not listed its tools.
+        The configuration might not allow the tool, its definition might be unusable, or the server
+        might be disabled, not up, or not have listed its tools.
 
         Args:
             name: the tool's name, or MODULE_NAME.

@@ -17,8 +17,8 @@ from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
 
 async def names_for_program(offer: Offer, program: str, caller: str) -> ProgramNames:
-    """Wait for the servers that a program names to be up or have failed, and return the names under
-    which the program calls tools. Servers outside the caller's profile are not started.
+    """Wait for the servers that a program names to be up or have failed, and return the program's
+    names for tools. Servers outside the caller's profile are not started.
     """
     offer = offer.to(caller)
     words = set(re.findall(r"\w+", program))

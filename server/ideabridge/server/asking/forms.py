@@ -60,7 +60,7 @@ class Commands:
         link: creates a link that signs the owner in to the page.
         page: the address of this server's web page, if it has one. The address does not sign anyone
             in.
-        serve: the arguments with which an assistant starts a server on the same store.
+        serve: the arguments for starting a server for an assistant on the same store.
     """
 
     show: str = "ideabridge approvals list"
@@ -257,8 +257,8 @@ def _cleaned(field: Mapping[str, Any], module: str) -> dict[str, Any]:
 def publication_form(
     ref: str, name: str, choices: JSONObject, commands: Commands
 ) -> tuple[str, types.ElicitRequestedSchema]:
-    """Return the message and the form through which a person accepts an assistant's choices for
-    publishing a run or idea.
+    """Return the message and form for a person to accept an assistant's choices for publishing a
+    run or idea.
     """
     whole = fits(choices, "", FORM)
     lines = _lines(choices, whole=whole)

@@ -256,8 +256,8 @@ def _row(run: HistoryRun, *, dry_run: bool) -> list[str]:
 
 
 def _shown_id(run: HistoryRun) -> str:
-    """Return the first characters of a conversation's id and, for a subagent, of its part of the
-    id.
+    """Return the first characters of a conversation's id, including those of the part for the
+    subagent, if any.
     """
     conversation, slash, part = run.conversation.partition("/")
     return f"{conversation[:_SHOWN_ID]}{slash}{part[:_SHOWN_ID]}"

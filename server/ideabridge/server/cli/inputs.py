@@ -537,8 +537,8 @@ async def _ask(request: ApprovalRequest) -> Decision:
 
 
 def _alternatives(request: ApprovalRequest) -> list[tuple[str, Candidate]]:
-    """Return the values that a person can choose instead of the values that a call assumes, each
-    with the location of the literal that it replaces.
+    """Return the alternatives to the values assumed by a call, each with the location of the
+    literal that it would replace.
     """
     return [
         (assumption.at, candidate)

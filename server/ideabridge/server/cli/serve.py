@@ -374,9 +374,7 @@ def _open_page(ready: Ready, *, opens: bool) -> None:
 
 
 def _commands(options: Options) -> Commands:
-    """Return the commands with which a person makes decisions for this server's runs. The commands
-    work in any folder.
-    """
+    """Return the commands for deciding about this server's runs. They work in any folder."""
     from ideabridge.server.asking.forms import Commands
     from ideabridge.server.cli.install import serve_arguments
 

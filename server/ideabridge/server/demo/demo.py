@@ -548,7 +548,7 @@ async def _address_of(server: Process) -> str:
 
 
 def _result_bytes(store: Path, run: str) -> list[int]:
-    """Return the size of the result of each call as JSON, read from the journal of the run."""
+    """Return the size of each call's result as JSON, read from the run's journal."""
     with Store.open(str(store)) as opened:
         events = [event for _, event in opened.runs.events(run)]
     return [

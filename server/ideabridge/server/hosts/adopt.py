@@ -144,7 +144,7 @@ class Adoption:
         why: why the server is not adopted, or "" if it is adopted.
         notes: hints for the user.
         approved: the tools that the host calls without asking; `*` stands for all of them.
-        secrets: the secrets in the host's entry, to which `entry` refers by name.
+        secrets: the secrets from the host's entry, which `entry` names.
     """
 
     name: str
@@ -174,7 +174,7 @@ class Adoption:
 
     @property
     def moved_secrets(self) -> list[str]:
-        """A line for each secret, with the name under which the secret is stored."""
+        """A line for each secret that says which name it is stored under."""
         return [
             _line(f"{place.place}: the secret moves to ${{secret:{place.name}}}", _MOST_REASON)
             for place in self.secrets
@@ -674,8 +674,8 @@ def movable(
 
 
 def removals(moving: Iterable[Adoption]) -> tuple[list[HostText], dict[Path, str]]:
-    """Return the edited text of each file that contains any of the servers, with these servers
-    removed, and a dict of the files that cannot be edited, with the reasons.
+    """Return the texts of the hosts' files with the servers removed, and, keyed by path, why other
+    files cannot be edited.
     """
     texts: dict[Path, HostText] = {}
     refused: dict[Path, str] = {}

@@ -10,8 +10,8 @@ from ideabridge.tools.encoding import JSONObject
 
 
 def paste_block(file: HostFile, name: str, entry: JSONObject) -> str:
-    """Return the entry nested in the keys under which the file lists its servers, without a
-    trailing line break.
+    """Return the entry nested in the keys that the file uses for servers, without a trailing line
+    break.
     """
     empty = text_of_bytes(file.path, file.format, None)
     return empty.with_entry(file.keys, name, entry, listed=file.is_list).text.rstrip("\n")

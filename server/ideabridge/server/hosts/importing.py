@@ -45,7 +45,7 @@ class ServerImport:
         trusted: the project's files that receive servers and are trusted afterwards.
         moving: the servers that are removed from the host.
         staying: with `--move`, a line for each server that remains in the host.
-        changes: the host's files from which servers are removed, each with its new text.
+        changes: the host's files that servers are removed from, each with its new text.
     """
 
     host: Host

@@ -78,7 +78,7 @@ host gets such a name: `${input:path}` is not `${PATH}`.
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A value for which the host prompts the user.
+    """A value that the host prompts the user for.
 
     Attributes:
         prompt: the text that the host shows.

@@ -190,11 +190,11 @@ class HostRefusal:
             `local` or `project` for this project.
         path: the file, as in `Place`.
         keys: the keys that lead to the list. `{project}` stands for the folder of the project.
-        kind: the form of the list. `refused` is a list of the names of refused servers, and `only`
-            is a list of the names of the only servers that the host starts. `denied` is a list of
-            objects with `serverName`, `serverCommand` or `serverUrl`. `tools` is an object whose
-            keys are patterns for tool names; the value `false` turns the tools off. `rules` is a
-            list of `mcp__SERVER__TOOL` or, for all of a server's tools, `mcp__SERVER`.
+        kind: the form of the list. `refused` lists the names of refused servers, and `only` lists
+            the names of the only servers that the host starts. `denied` is a list of objects with
+            `serverName`, `serverCommand` or `serverUrl`. `tools` is an object whose keys are
+            patterns for tool names; the value `false` turns the tools off. `rules` is a list of
+            `mcp__SERVER__TOOL` or, for all of a server's tools, `mcp__SERVER`.
         of: the scopes of the servers that the list applies to; empty for all.
         format: the format of the file.
         variable: as in `Place`.

@@ -124,7 +124,7 @@ def translate_server(
         raw: the entry in the host's file.
         host: the host.
         environment: the values of variables such as `${workspaceFolder}`.
-        inputs: the values for which the host prompts the user.
+        inputs: the values that the host prompts the user for.
         scope: who uses the servers in the file.
     """
     if not isinstance(raw, dict):

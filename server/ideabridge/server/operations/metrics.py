@@ -67,7 +67,7 @@ _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class CountedTool:
-    """A tool under which calls are counted.
+    """A tool that calls are counted as.
 
     Attributes:
         workspace: the workspace in which the tool is called, or "" for the server itself.
@@ -241,7 +241,7 @@ class Metrics:
         self._call_seconds.labels(tool.workspace, tool.module).observe(seconds)
 
     def counted_as(self, bridge: Bridge, workspace: str, effect: Execute) -> CountedTool:
-        """Return the tool under which a run's call is counted."""
+        """Return the tool that a call of a run is counted as."""
         tool = effect.tool
         if effect.is_latent:
             return CountedTool(workspace, "", "latent")

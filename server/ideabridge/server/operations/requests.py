@@ -92,7 +92,7 @@ class ServedRequest:
 
 
 def known_name(bridge: Bridge, module: str | None, name: str) -> tuple[str, str]:
-    """Return the (server, name) under which operators see a tool.
+    """Return the (server, name) of a tool as shown to operators.
 
     A name that does not come from a server or a tool file becomes `other`, because a model can
     define tools with made-up names.

@@ -32,7 +32,7 @@ class HostInventory:
         is_here: whether the host is installed for this user. A file in the project's folder does
             not prove this, because other users of the project might have created it.
         servers: the servers of the host, each with its entry for `ideabridge.json`.
-        own: where to put the entry with which the host uses ideabridge in every project.
+        own: where to put the entry that makes the host use ideabridge in every project.
         problems: the errors in the host's files, each with the file's path.
     """
 

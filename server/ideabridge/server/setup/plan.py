@@ -129,7 +129,7 @@ class SetupPlan:
         refused: the servers that cannot be adopted.
         hosts: the entries for ideabridge in hosts.
         habits: the hosts' rules that name servers and have no effect once the servers have moved.
-        note: a note for the user about the command with which hosts start ideabridge, or "".
+        note: a note for the user about the command that hosts use to start ideabridge, or "".
         asks_person: the project's servers, which only a person at a terminal can adopt.
         service: the service that hosts connect to, or None if each host starts its own ideabridge.
     """
@@ -291,7 +291,7 @@ def plan_setup(
 
     Args:
         inventory: the hosts on this machine.
-        command: the command with which hosts start ideabridge, as a list of words.
+        command: the command for hosts to start ideabridge, as a list of words.
         note: a note for the user about this command.
         service: the service that hosts connect to, or None for no service. A host whose form of
             entry for an address is unknown starts the command instead.

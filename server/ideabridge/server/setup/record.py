@@ -78,7 +78,7 @@ class ServiceStep(BaseModel):
 
 
 class RuleStep(BaseModel):
-    """A standing rule with which a person allowed a tool permanently. `id` is the id of the
+    """A standing rule created when a person allowed a tool permanently. `id` is the id of the
     rule.
     """
 

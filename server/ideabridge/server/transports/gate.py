@@ -79,7 +79,7 @@ browser has six connections. The limit is low because some pages take seconds of
 
 
 class HostNames:
-    """The host names by which clients can address a server.
+    """The host names that clients can use for a server.
 
     A configured name without a port (`localhost`, `[::1]`, `tools.example`) is accepted with any
     port. A configured name with a port (`tools.example:8080`) is accepted only with that port.

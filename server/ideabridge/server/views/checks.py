@@ -552,7 +552,9 @@ class _StartedServer:
 
 
 def _check_programs(findings: Findings, host: Host, servers: list[_StartedServer]) -> None:
-    """Check whether the programs with which a host starts servers exist. No program is started."""
+    """Check whether the programs that a host would start as servers exist. No program is
+    started.
+    """
     from ideabridge.server.hosts.host import SERVER_NAME
 
     missing = [server for server in servers if server.is_missing]

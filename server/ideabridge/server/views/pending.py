@@ -250,7 +250,7 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
 
 
 def _servers(history: RunHistory) -> dict[str, str]:
-    """Return the start definitions with which a run began; see `RunStarted.bound`."""
+    """Return the start definitions that a run began with; see `RunStarted.bound`."""
     begun = history.entries[0].event if history.entries else None
     if not isinstance(begun, RunStarted) or begun.bound is None:
         return {}

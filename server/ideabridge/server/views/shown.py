@@ -92,7 +92,7 @@ class ShownQuestion:
         return choices_if(choices, whole=self.whole)
 
     def seal(self, secret: str, key: str) -> str:
-        """Return a string with which a form proves that it showed the question in full.
+        """Return a string that a form uses to prove that it showed the question in full.
 
         The string is empty if the form did not.
 
