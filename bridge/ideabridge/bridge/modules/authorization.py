@@ -84,7 +84,7 @@ _REQUEST_SECONDS: Final = 20.0
 _EARLY: Final = 10.0
 """How many seconds before its expiry a token is renewed, so that requests arrive in time."""
 _MOST_ANSWER_BYTES: Final = 1024 * 1024
-"""The maximum size, in bytes, of an answer from an authorization server."""
+"""The maximum size, in bytes, of a response from an authorization server."""
 MOST_SCOPES: Final = 100
 """The maximum number of scopes that a server can demand, including scopes that were granted or
 demanded before.

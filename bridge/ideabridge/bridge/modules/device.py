@@ -2,9 +2,9 @@
 
 While the person enters a code there, this process polls the authorization server for the tokens.
 
-The authorization server's answers are not trusted. Addresses and codes are shown only if a terminal
-displays them unchanged. No answer can make this process poll more than once a second, or after the
-time limit for the person.
+The authorization server's responses are not trusted. Addresses and codes are shown only if a
+terminal displays them unchanged. No response can make this process poll more than once a second, or
+after the time limit for the person.
 """
 
 from __future__ import annotations

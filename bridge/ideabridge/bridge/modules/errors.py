@@ -1,4 +1,4 @@
-"""Module errors, one class for each cause.
+"""Errors of configured servers, one class for each cause.
 
 Minds and people see the messages, so the messages are limited in length, and secrets in them are
 masked (see `secrets`). Each message contains the server's name. The `outcome` of an error says

@@ -1,8 +1,8 @@
 """Send HTTP requests to a server, and explain their failures.
 
 A `ModuleHTTPClient` sends the requests to one server, follows redirects within the origin of its
-address, and raises an `UnansweredError` for everything that is not an answer: an error status with
-its reason, an unreachable host, a redirect to another origin, a missing sign-in. The transports
+address, and raises an `UnansweredError` if there is no usable response: for an error status with
+its reason, an unreachable host, a redirect to another origin, or a missing sign-in. The transports
 turn this into the error of the call, whose `data` is a `Mark`.
 """
 

@@ -9,7 +9,7 @@ several servers):
     know    its tools are known, from this process or an earlier one, or it has failed
     settle  it is up, idle, failed or disabled: the current attempt to connect has ended
     ready   it is up; starts it if it is idle, raises an error otherwise, and never reconnects
-    reach   it is up; connects at once if it is not, and raises an error if that fails
+    reach   it is up; connects immediately if it is not, and raises an error if that fails
     current one tool's current definition; connects like `reach` if the tools are not listed yet
     follow  every change of its state
 

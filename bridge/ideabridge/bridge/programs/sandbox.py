@@ -5,7 +5,7 @@ its own thread, because each step of the interpreter blocks until the worker ans
 passes `Step`s to the event loop, in order:
 
     step         meaning                                         what follows
-    Called       the program calls a tool, and does not await    the program continues at once
+    Called       the program calls a tool, and does not await    the program continues
                  it yet
     Waits        every task of the program waits for a result    the session continues with `answer`
     PrintedText  the program prints                              the program continues

@@ -498,7 +498,7 @@ def _start_solving(
 
 
 def with_module(call: JSON, listed: dict[str, str]) -> JSON:
-    """Return the call, with the server that its Request's schema names for the tool added."""
+    """Add to a call the server that its Request's schema names for the tool."""
     written = WrittenCall.of(call)
     need = need_of(written, {tool: module for tool, module in listed.items() if module})
     if need is None or not need.module or written.module is not None:

@@ -240,7 +240,7 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
 
 
 def sealed(document: JSONObject) -> JSONObject:
-    """Return the document, with the digest of its content added."""
+    """Return a document with the digest of its content."""
     content: JSONObject = {name: document[name] for name in _CONTENT if name in document}
     return {**content, "digest": content_hash(content)}
 

@@ -6,7 +6,7 @@
    family.
 2. `Pruning` deletes families, a few in each transaction, unless a publication or a tag now needs
    them. It then deletes the events of the deleted runs.
-3. `Sweep` deletes the rows of `contents` that no idea and no event references any more.
+3. `Sweep` deletes the rows of `contents` that no idea and no event references any longer.
 
 Each transaction takes about 10 ms and leaves a consistent store. If a pruning is killed, the next
 one completes it. `Retention` runs the same steps once a week in a server.
@@ -605,8 +605,8 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Return whether a family can still be deleted, or whether a publication or a tag has come
-        to need it. Call this inside the transaction that deletes the family.
+        """Return False if something, such as a publication or a tag, has come to need a family
+        since it was found. Call this inside the transaction that deletes the family.
         """
         runs = encode_text([*family.runs()])
         number = self._database.number

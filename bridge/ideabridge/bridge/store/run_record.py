@@ -101,7 +101,7 @@ class StoredSummary:
     Attributes:
         idea: the id of the last idea of an ended run.
         errors: the number of errors in the last Solution of an ended run.
-        denied: how many of these errors denied calls caused.
+        denied: how many of these errors were caused by denied calls.
         not_run: how many of these errors belong to calls that never started, because a call that
             they read has no result.
         reason: why the run ended or was interrupted.
