@@ -333,6 +333,18 @@ def test_past_decisions_name_the_call_and_not_the_run(http: httpx.Client) -> Non
         assert run in http.get("/ui/approvals").text.partition('id="past"')[2]
 
 
+def test_on_a_phone_a_past_decision_says_by_whom_it_was_made(
+    page: Page, http: httpx.Client, site: str
+) -> None:
+    approve(http, ask(http, refund(1)))
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{site}approvals/past")
+    decider = page.locator("td.decider")
+    expect(decider).to_have_text("you")
+    assert decider.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"by "'
+    assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
+
+
 def test_a_call_is_edited_in_a_field_for_each_of_its_values(
     page: Page, site: str, http: httpx.Client
 ) -> None:
