@@ -1621,19 +1621,17 @@ def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust
         narrowed=tuple(narrowed),
         refused=tuple(refused),
     )
+    # A server of the project replaces the user's server with the same name.
+    unusable = {
+        name: reasons for name, reasons in user.unusable.items() if name not in project.modules
+    }
+    unusable.update(project.unusable)
     return user.model_copy(
         update={
             **changes,
             "modules": {**user.modules, **project.modules},
             "notes": (*user.notes, *project.notes),
-            "unusable": {
-                **{
-                    name: reason
-                    for name, reason in user.unusable.items()
-                    if name not in project.modules
-                },
-                **project.unusable,
-            },
+            "unusable": unusable,
             "tools": tuple(dict.fromkeys((*user.tools, *project.tools))),
             "also": also,
             "layers": (*user.layers, layer),

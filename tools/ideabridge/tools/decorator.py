@@ -106,12 +106,9 @@ def _paragraphs(lines: list[str]) -> str:
     """Join the lines of each paragraph. Indented lines and lists keep their line breaks."""
     result: list[str] = []
     for line in lines:
-        own_line = (
-            not line.strip()
-            or line[:1] in " -*>"
-            or (bool(result) and (not result[-1] or result[-1][0] in " "))
-        )
-        if result and result[-1] and not own_line:
+        previous = result[-1] if result else ""
+        is_in_paragraph = previous != "" and not previous.startswith(" ")
+        if is_in_paragraph and line.strip() and line[0] not in " -*>":
             result[-1] += f" {line.strip()}"
         else:
             result.append(line.rstrip())
@@ -453,10 +450,12 @@ class _Result:
                 dumped = dump(self._adapter.validate_python(value))
             return normalise(dumped, what="the result")
         except ValidationError as error:
-            lines = (
-                f"{show_path(tuple(e['loc']))}: {e['msg']}".lstrip(": ")
-                for e in error.errors()[:_PROBLEMS]
-            )
+            lines: list[str] = []
+            for problem in error.errors()[:_PROBLEMS]:
+                place = show_path(tuple(problem["loc"]))
+                # A problem with the whole result has no place.
+                lines.append(f"{place}: {problem['msg']}".lstrip(": "))
+
             raise ActivityError(
                 f"its result does not match the return annotation: {'; '.join(lines)}"
             ) from None

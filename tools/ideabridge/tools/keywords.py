@@ -375,9 +375,10 @@ def move_refs(schema: JSONObject, place: Place) -> JSON:
     if "$id" in schema:
         return schema
 
-    prefix = "#" + "".join(
-        "/" + str(key).replace("~", "~0").replace("/", "~1").replace("%", "%25") for key in place
-    )
+    prefix = "#"
+    for key in place:
+        step = str(key).replace("~", "~0").replace("/", "~1").replace("%", "%25")
+        prefix += f"/{step}"
 
     def move(part: JSONObject) -> JSONObject:
         if "$id" in part:

@@ -108,9 +108,10 @@ class Tools:
 
     def of(self, call: HistoryCall) -> Tool | None:
         """Return the tool of a call, or None if the call's server does not offer it now."""
-        return self._by_name.get((call.module, call.tool)) or self._by_name.get(
-            (call.module, _plain(call.tool))
-        )
+        tool = self._by_name.get((call.module, call.tool))
+        if tool is not None:
+            return tool
+        return self._by_name.get((call.module, _plain(call.tool)))
 
 
 def _plain(name: str) -> str:

@@ -69,14 +69,18 @@ class Guidance:
         if not isinstance(plan.get("calls"), list):
             return message
 
-        standing = [
-            self._entry(place, call, message.instance)
-            for place, call in enumerate(written_calls(list_or_empty(plan["calls"])[:_CALLS]))
-            if call.members
-        ]
-        if self._is_first and not any(entry["done"] for entry in standing):
+        calls = written_calls(list_or_empty(plan["calls"])[:_CALLS])
+        standing: list[JSON] = []
+        is_any_done = False
+        for place, call in enumerate(calls):
+            if call.members:
+                entry = self._entry(place, call, message.instance)
+                standing.append(entry)
+                is_any_done = is_any_done or bool(entry["done"])
+
+        if self._is_first and not is_any_done:
             return message
-        return dataclasses.replace(message, value={**plan, "standing": list[JSON](standing)})
+        return dataclasses.replace(message, value={**plan, "standing": standing})
 
     def _entry(self, place: int, call: WrittenCall, instance: str) -> JSONObject:
         entry: JSONObject = {"place": place, "tool": call.members.get("_tool")}

@@ -418,6 +418,12 @@ class _Filler:
 
         return _VARIABLE.sub(replacement, text)
 
+    def fill_secrets(self, texts: Mapping[str, str], place: str) -> dict[str, str]:
+        """Replace the variables in the values of an object. Each value is treated as a secret."""
+        return {
+            name: self.fill(text, f"{place}.{name}", secret=True) for name, text in texts.items()
+        }
+
     def _value(self, inside: str, place: str, *, secret: bool) -> str | None:
         name, default = _read_variable(inside, lambda why: _error(self._module, place, why))
         value = os.environ.get(name)
@@ -526,21 +532,14 @@ def expand(
 def _filled(configuration: ModuleConfiguration, filler: _Filler) -> Launch:
     """Return an entry with the values of variables and secrets, before paths are made absolute."""
     fill = filler.fill
+    words = enumerate(configuration.args)
     launch = Launch(
         command=fill(configuration.command or "", "command", secret=False),
-        args=tuple(
-            fill(text, f"args.{index}", secret=False)
-            for index, text in enumerate(configuration.args)
-        ),
-        env={
-            name: fill(text, f"env.{name}", secret=True) for name, text in configuration.env.items()
-        },
+        args=tuple(fill(text, f"args.{index}", secret=False) for index, text in words),
+        env=filler.fill_secrets(configuration.env, "env"),
         cwd=fill(configuration.cwd or ".", "cwd", secret=False),
         url=fill(configuration.url or "", "url", secret=True),
-        headers={
-            name: fill(text, f"headers.{name}", secret=True)
-            for name, text in configuration.headers.items()
-        },
+        headers=filler.fill_secrets(configuration.headers, "headers"),
     )
     auth = configuration.auth
     credentials: dict[str, str] = {}

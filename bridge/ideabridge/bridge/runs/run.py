@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
@@ -25,6 +25,7 @@ import anyio
 
 from ideabridge.bridge.arguments import check_text, check_type
 from ideabridge.bridge.context.failure import caused_by_denials, not_run
+from ideabridge.bridge.context.messages import Message
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
@@ -1515,21 +1516,17 @@ class Run:
                 place - 1, ("turns" if own is None else own.name, "")
             )
 
-        last = machine.usage.last or {}
-        texts = (
-            message.value
-            for message in machine.messages
-            if message.type == "text" and isinstance(message.value, str)
-        )
+        usage = dict(machine.usage.last or {})
+        model = str(usage.pop("model", model))
         meta = IdeaMeta(
             run=self.id,
             step=place,
             parent=self.idea or self.turns.idea,
             mind=mind,
-            model=str(last.get("model", model)),
-            usage={key: value for key, value in last.items() if key != "model"},
+            model=model,
+            usage=usage,
             fingerprint=self._services.in_force.fingerprint,
-            title=next(texts, "").strip().split("\n")[0][:200] or title_of_tools(tools),
+            title=_first_line(machine.messages) or title_of_tools(tools),
             tools=tools,
             outcome=outcome,
             written=written if is_kept else None,
@@ -1541,6 +1538,16 @@ class Run:
             self.idea = self._services.store.ideas.save(idea, meta)
 
         return SaveIdea(save, is_large=request.stored_size > LARGE_VALUE)
+
+
+def _first_line(messages: Iterable[Message]) -> str:
+    """Return the first line of the first text among some messages, or "" without a text."""
+    for message in messages:
+        if message.type == "text" and isinstance(message.value, str):
+            line, _, _ = message.value.strip().partition("\n")
+            return line[:200]
+
+    return ""
 
 
 def _cost_of(request: Request) -> JSONObject:

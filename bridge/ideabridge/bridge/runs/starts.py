@@ -13,7 +13,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.errors import MessageError
@@ -334,6 +334,8 @@ def _moved(one: JSON) -> JSON:
             return one
 
 
+Limit = TypeVar("Limit", int, float)
+
 _LIMITS = ("parallel_calls", "calls", "requests", "wall_seconds", "tokens", "cost")
 
 
@@ -410,36 +412,42 @@ def settings_under(
     if planning not in PLANNINGS:
         raise PlanError(f"planning: expected 'eager' or 'lazy', found {planning!r}")
 
+    modules: dict[str, ModuleOrder] = {}
+    for name, module in configuration.modules.items():
+        order = _order_of(module)
+        if order != ModuleOrder():
+            modules[name] = order
+
+    if thought_process is None:
+        thought_process = configuration.thought_process
+
     asked = _AskedLimits(limits or {})
     own = configuration.limits
-    seconds = asked.number("wall_seconds")
-    tokens = asked.whole_number("tokens")
-    cost = asked.number("cost")
+    seconds = asked.number("wall_seconds") or own.wall_seconds
     return Settings(
         order=configuration.order,
-        modules={
-            name: order
-            for name, module in configuration.modules.items()
-            if (order := _order_of(module)) != ModuleOrder()
-        },
+        modules=modules,
         parallel_calls=asked.count("parallel_calls", own.parallel_calls),
         calls=asked.count("calls", own.calls),
         requests=asked.count("requests", own.requests),
-        wall_seconds=min(seconds or own.wall_seconds, own.wall_seconds),
+        wall_seconds=min(seconds, own.wall_seconds),
         output_by_instance=output_by_instance,
         approval=configuration.approval_setting,
         planning=planning,
-        thought_process=configuration.thought_process
-        if thought_process is None
-        else thought_process,
+        thought_process=thought_process,
         programs=configuration.programs,
         foresight=True,
         rules=RULES,
         shown={**configuration.shown.stated, **(shown or {})},
-        # Both here and in the configuration, None means no limit.
-        tokens=own.tokens if tokens is None else min(tokens, own.tokens or tokens),
-        cost=own.cost if cost is None else min(cost, own.cost or cost),
+        tokens=_lower(asked.whole_number("tokens"), own.tokens),
+        cost=_lower(asked.number("cost"), own.cost),
     )
+
+
+def _lower(asked: Limit | None, configured: Limit | None) -> Limit | None:
+    """Return the lower of two limits. None means no limit."""
+    limits = [limit for limit in (asked, configured) if limit is not None]
+    return min(limits, default=None)
 
 
 def _order_of(module: ModuleConfiguration) -> ModuleOrder:

@@ -147,15 +147,13 @@ class Extraction:
             else:
                 references[wanted] = value
 
-        return ExtractedEntry(
-            with_secret_values(recognised.entry, references),
-            tuple(
-                NewSecret(owner, name, recognised.values[wanted])
-                for wanted, name in names.items()
-                if (owner.file, name) not in self._stored
-            ),
-            recognised.left,
-        )
+        new_secrets: list[NewSecret] = []
+        for wanted, name in names.items():
+            if (owner.file, name) not in self._stored:
+                new_secrets.append(NewSecret(owner, name, recognised.values[wanted]))
+
+        entry_without_secrets = with_secret_values(recognised.entry, references)
+        return ExtractedEntry(entry_without_secrets, tuple(new_secrets), recognised.left)
 
     def _name(self, owner: SecretOwner, wanted: str, value: str) -> str:
         """Return a name for a value: `wanted`, unless another value already has it."""

@@ -49,6 +49,7 @@ logger = logging.getLogger(__name__)
 CALLS: Final = "/mcp"
 WORKSPACES: Final = f"{CALLS}/w/"
 PROFILES: Final = f"{CALLS}/p/"
+_USABLE_NAME: Final = re.compile("[A-Za-z0-9._:-]+")
 _PROFILE: Final = "ideabridge.profile"
 """The key, in the scope of a request, of the profile in its address."""
 
@@ -121,10 +122,10 @@ def _not_a_name(part: str, text: str, place: str) -> str:
     else:
         plain = host
 
-    is_usable = 0 < len(plain) < 254 and all(
-        character.isascii() and (character.isalnum() or character in "._-:") for character in plain
-    )
-    option = f"--allow-host {host}" if is_usable else "--allow-host NAME"
+    option = "--allow-host NAME"
+    if len(plain) < 254 and _USABLE_NAME.fullmatch(plain):
+        option = f"--allow-host {host}"
+
     return (
         f"{part} {text[:100]!r} is not a name of this server: start it with `{option}` to allow it"
     )

@@ -57,6 +57,16 @@ _KINDS: Final = {
 }
 
 
+def _can_sign(key: JSONObject, algorithm: str) -> bool:
+    """Return whether a key is for signatures with this algorithm."""
+    kind, curve = _KINDS.get(algorithm, _KINDS.get(algorithm[:2], ("OKP", "Ed25519")))
+    if key.get("kty") != kind:
+        return False
+    if curve is not None and key.get("crv") != curve:
+        return False
+    return key.get("alg") in (None, algorithm) and key.get("use") in (None, "sig")
+
+
 class ProviderError(IdeabridgeError):
     """Raised when the identity provider's keys are not available."""
 
@@ -174,16 +184,11 @@ class IdentityProvider:
         return keys[0] if len(keys) == 1 else None
 
     def _suitable(self, kid: str | None, algorithm: str) -> list[JSONObject]:
-        kind, curve = _KINDS.get(algorithm, _KINDS.get(algorithm[:2], ("OKP", "Ed25519")))
-        return [
-            key
-            for key in self._keys
-            if key.get("kty") == kind
-            and (curve is None or key.get("crv") == curve)
-            and key.get("alg") in (None, algorithm)
-            and key.get("use") in (None, "sig")
-            and (kid is None or key.get("kid") == kid)
-        ]
+        """Return the keys with this id that can have signed a token with this algorithm."""
+        keys = [key for key in self._keys if _can_sign(key, algorithm)]
+        if kid is None:
+            return keys
+        return [key for key in keys if key.get("kid") == kid]
 
     async def _refresh(self) -> None:
         async with self._lock:
