@@ -246,6 +246,42 @@ def test_steps_move_with_the_values_that_come_from_them(http: httpx.Client) -> N
     assert "Step 2, it: enter a value." in refused
 
 
+COMMENTED = """\
+name: commented  # how it is called
+context: []
+solution:
+  calls: [{_tool: compute, code: 1 + 1}]
+"""
+
+
+def test_comments_that_the_form_loses_are_told_before_it_saves(http: httpx.Client) -> None:
+    lost = "Comments in the text are lost in the form."
+    form = send(http, "/ui/write", "/ui/write", text=COMMENTED, action="form").text
+    assert lost in form
+    # The text with its comments is still there after a change in the form.
+    changed = press(http, Fields(form).sent, "show").text
+    assert lost in changed
+    again = press(http, Fields(changed).sent, "commented").text
+    assert "# how it is called" in again
+
+    plain = COMMENTED.replace("  # how it is called", "").replace("1 + 1", "len('#')")
+    assert lost not in send(http, "/ui/write", "/ui/write", text=plain, action="form").text
+
+
+def test_comments_in_a_file_of_a_tool_are_told_before_the_form_saves(
+    http: httpx.Client, tmp_path: Path
+) -> None:
+    (tmp_path / "ideas").mkdir()
+    (tmp_path / "ideas" / "commented.yaml").write_text(COMMENTED, encoding="utf-8")
+    fields = Fields(send(http, "/ui/write", "/ui/write", text=COMMENTED, action="form").text).sent
+    assert press(http, fields, "save").url.path == "/ui/ideas/commented"
+    form = http.get("/ui/write?tool=commented").text
+    assert "are lost in the form." in form
+    link = re.search('href="(/ui/write[?]view=text&amp;file=commented.yaml)"', form)
+    assert link is not None
+    assert "# how it is called" in http.get(link[1].replace("&amp;", "&")).text
+
+
 def test_what_has_no_form_stays_text(http: httpx.Client) -> None:
     answer = shown(http, {"context": ["Say a number"]}).text
     assert "Only a tool with fixed steps has a form." in answer

@@ -72,6 +72,24 @@ def read_written(
     return _read_yaml(text, what)
 
 
+def has_comments(text: str) -> bool:
+    """Return whether a document that `read_written` accepts has comments. Its value lacks them."""
+    if text.lstrip().startswith(("{", "[", "//", "/*")):
+        pairs = zip(text, blank_comments(text), strict=True)
+        return any(before not in (after, ",") for before, after in pairs)
+
+    from ruamel.yaml import YAML
+
+    scanner: Any = YAML(typ="safe", pure=True)
+    end = 0
+    for token in scanner.scan(text):
+        # Between two tokens, there are only spaces and comments.
+        if "#" in text[end : token.start_mark.index]:
+            return True
+        end = token.end_mark.index
+    return False
+
+
 # -- JSON with comments ----------------------------------------------------------------------------
 
 _PIECE: Final = re.compile(r'"|//|/\*|,')

@@ -18,7 +18,12 @@ from ideabridge.bridge.store.portable import read_document
 from ideabridge.bridge.store.publications import Publications
 from ideabridge.bridge.store.users import Viewer
 from ideabridge.bridge.trust import TrustError, read_plain
-from ideabridge.tools.documents import JSON_SUFFIXES, YAML_SUFFIXES, read_written
+from ideabridge.tools.documents import (
+    JSON_SUFFIXES,
+    YAML_SUFFIXES,
+    has_comments,
+    read_written,
+)
 from ideabridge.tools.encoding import MAX_BYTES, JSONObject
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import safe_name
@@ -84,13 +89,7 @@ class IdeaFolder:
             publications: the tools in the store.
             viewer: the viewer who is looking at the page.
         """
-        try:
-            paths = sorted(self.path.iterdir())
-        except OSError:
-            return []
-
-        documents = [path for path in paths if _is_document(path)]
-        return [self._state(path, publications, viewer) for path in documents[:_MOST_FILES]]
+        return [self._state(path, publications, viewer) for path in self._documents()]
 
     def text(self, name: str) -> str:
         """Return the text of a file in the folder. This method blocks.
@@ -102,6 +101,27 @@ class IdeaFolder:
         if path.parent != self.path or not _is_document(path):
             raise ArgumentError(f"{self.path} has no document {name[:100]!r}")
         return _bytes(path).decode("utf-8", "replace")
+
+    def commented_file(self, tool: str) -> str:
+        """Return the name of a file of a tool that has comments, or "" if there is none. This
+        method blocks.
+        """
+        for path in self._documents():
+            try:
+                text = _bytes(path).decode("utf-8", "replace")
+                # Parsing is slow, so do not parse the files of other tools.
+                if tool in text and has_comments(text) and _read(path).tool == tool:
+                    return path.name
+            except IdeabridgeError:
+                continue
+        return ""
+
+    def _documents(self) -> list[Path]:
+        try:
+            paths = sorted(self.path.iterdir())
+        except OSError:
+            return []
+        return [path for path in paths if _is_document(path)][:_MOST_FILES]
 
     def _state(self, path: Path, publications: Publications, viewer: Viewer) -> IdeaFile:
         try:

@@ -26,7 +26,7 @@ from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.text_faults import TextFault
 from ideabridge.server.ui.trials import AWAITED_SECONDS, Trial, trial_of_run
 from ideabridge.server.views.text import source_text
-from ideabridge.tools.documents import read_written
+from ideabridge.tools.documents import has_comments, read_written
 from ideabridge.tools.encoding import JSONObject, content_hash
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.names import name_from
@@ -108,8 +108,12 @@ class WritingPage:
         name = query.get("tool", "")
         if name:
             document = self._document(name, visitor_of(request))
+            commented = ""
+            if visitor_of(request).is_owner:
+                commented = await compute_in_thread(self._folder().commented_file, name)
             try:
-                return await self._form(request, PlanForm.of(document, tools), tools)
+                form = PlanForm.of(document, tools)
+                return await self._form(request, form, tools, commented_file=commented)
             except ArgumentError:
                 return await self._text(request, as_json(document))
 
@@ -117,8 +121,8 @@ class WritingPage:
         if file:
             # The document is a file on this machine, so let only the owner read it.
             expect_owner(visitor_of(request))
-            folder = IdeaFolder(self._bridge.configuration.project.absolute())
-            return await self._text(request, await compute_in_thread(folder.text, file))
+            text = await compute_in_thread(self._folder().text, file)
+            return await self._text(request, text)
 
         example_name = query.get("example", "")
         examples = {example.name: example for example in EXAMPLES}
@@ -130,6 +134,9 @@ class WritingPage:
         if example_name:
             form = PlanForm.of(_read(example.text)[0], tools)
         return await self._form(request, form, tools)
+
+    def _folder(self) -> IdeaFolder:
+        return IdeaFolder(self._bridge.configuration.project.absolute())
 
     def _document(self, name: str, visitor: Visitor) -> JSONObject:
         """Return the document of a tool that is published to the visitor.
@@ -157,7 +164,8 @@ class WritingPage:
             if action == "form":
                 tools = self._tools(request)
                 plan_form = await compute_in_thread(PlanForm.of, document, tools)
-                return await self._form(request, plan_form, tools)
+                commented_text = text if await compute_in_thread(has_comments, text) else ""
+                return await self._form(request, plan_form, tools, commented_text=commented_text)
 
             # Save a tool only after the page has shown it to the person, because the text might
             # come from someone else.
@@ -190,6 +198,9 @@ class WritingPage:
         fault = ""
         trial: Trial | None = None
         action = form.get("action")
+        commented_text = form.get("commented_text")
+        if action == "commented":
+            return await self._text(request, commented_text)
         try:
             plan_form = await compute_in_thread(read_plan_form, form)
             plan_form = _after(action, plan_form, form, tools)
@@ -206,7 +217,15 @@ class WritingPage:
         except IdeabridgeError as error:
             fault = self._bridge.secrets.mask(str(error))
 
-        return await self._form(request, plan_form, tools, fault=fault, trial=trial)
+        return await self._form(
+            request,
+            plan_form,
+            tools,
+            fault=fault,
+            trial=trial,
+            commented_text=commented_text,
+            commented_file=form.get("commented_file"),
+        )
 
     async def _form(
         self,
@@ -216,11 +235,21 @@ class WritingPage:
         *,
         fault: str = "",
         trial: Trial | None = None,
+        commented_text: str = "",
+        commented_file: str = "",
     ) -> Response:
-        fields = await compute_in_thread(PlanFields.of, form, tools)
-        return await self._page(
-            request, {"fields": fields, "example": "calls", "fault": fault, "trial": trial}
-        )
+        """Show a form. Say so if it comes from a text, or if the project has a file of its tool,
+        with comments, which the form does not have.
+        """
+        values: dict[str, Any] = {
+            "fields": await compute_in_thread(PlanFields.of, form, tools),
+            "example": "calls",
+            "fault": fault,
+            "trial": trial,
+            "commented_text": commented_text,
+            "commented_file": commented_file,
+        }
+        return await self._page(request, values)
 
     async def _try(self, request: Request, form: PlanForm, written: WrittenIdea) -> Trial:
         """Run the steps with the examples of the parameters."""
