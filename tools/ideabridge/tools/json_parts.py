@@ -34,7 +34,7 @@ def json_type(value: JSON) -> JSONType:
 
 
 def parts_of(value: JSON) -> Iterable[tuple[str | int, JSON]]:
-    """Return the members of an object keyed by name, or the elements of an array keyed by index.
+    """Return the (name, member) pairs of an object, or the (index, element) pairs of an array.
     Other values have no parts.
     """
     if isinstance(value, dict):

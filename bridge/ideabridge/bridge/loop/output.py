@@ -353,8 +353,8 @@ class OutputSchema:
 
     Args:
         schema: the user's schema. None means text for a mind and any value for a plan.
-        mode: the mode of the run. For a mind, null means "no output yet", so it wraps an output
-            that can be null in `{"value": ...}`.
+        mode: the mode of the run. For a mind, null means "no output yet", so the mind wraps an
+            output that can be null in `{"value": ...}`.
         by_instance: whether the output is a map keyed by instance, in which each value satisfies
             the schema.
 
