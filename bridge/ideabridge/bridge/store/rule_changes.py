@@ -1,4 +1,4 @@
-"""Rule changes: who changed whether calls of a tool ask, when, and what applied before."""
+"""Record who changed whether calls to a tool ask, when, and what applied before."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ ASKS: Final = "ask first"
 RUNS: Final = "run without asking"
 ALWAYS: Final = "always allow"
 DENIED: Final = "deny"
-"""What can apply to the calls of a tool."""
+"""The rules that can apply to calls to a tool."""
 
 _SETTING: Final = "rule changes "
 _MOST_KEPT: Final = 100
-"""Number of the latest changes that are kept for each person."""
+"""The maximum number of changes stored for each person. The oldest are deleted first."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleChange:
-    """A change by which calls of a tool ask or no longer ask.
+    """A change of the rule that decides whether calls to a tool ask.
 
     Attributes:
-        at: the time of the change, in seconds since 1970.
-        by: who made it, as events of a journal store it; see `read_decider`.
-        module: the tool's server, or "".
-        tool: the name of the tool in its server.
-        before: what applied until then: `ASKS`, `RUNS`, `ALWAYS` or `DENIED`.
-        after: what applies since then.
+        at: when the change was made, in seconds since 1970.
+        by: who made the change, as in events of a journal; see `read_decider`.
+        module: the tool's server, or "" if it has none.
+        tool: the name of the tool on its server.
+        before: the rule that applied until then: `ASKS`, `RUNS`, `ALWAYS` or `DENIED`.
+        after: the rule that applies since then.
     """
 
     at: float
@@ -43,15 +43,17 @@ class RuleChange:
 
 
 class RuleChanges:
-    """The latest changes of each person. They are settings, because there are few of them, and
-    nothing but a list of past decisions reads them.
+    """The latest changes that each person made.
+
+    They are stored as settings, because there are few of them, and only a list of past decisions
+    reads them.
     """
 
     def __init__(self, settings: StoredSettings) -> None:
         self._settings = settings
 
     def add(self, caller: str, change: RuleChange) -> None:
-        """Store a change that concerns the calls of a caller."""
+        """Store a change that applies to a caller's calls."""
 
         def added(data: bytes) -> bytes:
             entries: list[JSON] = [asdict(entry) for entry in [*_read(data), change]]
