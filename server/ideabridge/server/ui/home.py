@@ -34,7 +34,7 @@ from ideabridge.tools.names import counted
 from ideabridge.tools.threads import compute_in_thread
 
 _DAYS: Final = 7
-_SHOWN_RUNS: Final = 8
+_SHOWN_RUNS: Final = 5
 _SHOWN_DECISIONS: Final = 5
 _SHOWN_SERVERS: Final = 12
 _SHOWN_TOOLS: Final = 5
@@ -48,9 +48,8 @@ _CHART_HEIGHT: Final = 48
 
 _BAR_WIDTH: Final = 12
 _BAR_GAP: Final = 4
-"""The space between two bars. Half of it is before the first bar and after the last one, so that
-each day has a column of the same width, with its initial below it. The style sheet stretches the
-columns to the width of the card.
+"""The space between two bars. The style sheet stretches the bars to the width of the card, and has
+columns with the same proportions for the days below them.
 """
 
 _SHOWN_VALUES: Final = 3
@@ -93,7 +92,7 @@ class Chart:
     counted: str
     failed: int
     bars: tuple[DayBar, ...]
-    width: int = _DAYS * (_BAR_WIDTH + _BAR_GAP)
+    width: int = _DAYS * (_BAR_WIDTH + _BAR_GAP) - _BAR_GAP
     height: int = _CHART_HEIGHT
 
 
@@ -103,8 +102,9 @@ class ListedAsk:
 
     Attributes:
         card: the decision.
-        values: the values that the line shows, first those in which the call differs from the other
-            calls of its tool in the list.
+        values: the values that the line shows: those in which the call differs from the other calls
+            of its tool in the list, and then others. The brief ones come first, because the end of
+            a line that is too long is not shown.
         further: the number of values that the line does not show.
     """
 
@@ -219,7 +219,7 @@ class HomePage:
 
 def told_apart(cards: Sequence[Card]) -> list[ListedAsk]:
     """Return a line for each open decision. Calls of one tool often have values in common, so the
-    values in which a call differs from the others come first.
+    values in which a call differs from the others are preferred.
     """
     asks: list[ListedAsk] = []
     for card in cards:
@@ -231,7 +231,8 @@ def told_apart(cards: Sequence[Card]) -> list[ListedAsk]:
         own = [row for row in card.values.rows if not row.is_place]
         if others:
             own.sort(key=lambda row: all((row.name, row.text) in other for other in others))
-        asks.append(ListedAsk(card, tuple(own[:_SHOWN_VALUES]), max(0, len(own) - _SHOWN_VALUES)))
+        shown = sorted(own[:_SHOWN_VALUES], key=lambda row: not row.is_brief)
+        asks.append(ListedAsk(card, tuple(shown), max(0, len(own) - _SHOWN_VALUES)))
     return asks
 
 
@@ -274,7 +275,7 @@ def _chart(
             title += f", {failed:,} failed"
         bars.append(
             DayBar(
-                left=number * (_BAR_WIDTH + _BAR_GAP) + _BAR_GAP // 2,
+                left=number * (_BAR_WIDTH + _BAR_GAP),
                 good=round((count - failed) * scale, 1),
                 failed=round(failed * scale, 1),
                 title=title,
