@@ -258,7 +258,7 @@ def test_users_sign_in_and_see_their_own_runs_alone(tmp_path: Path) -> None:
         decision = {"which": key, "decision": "approve", "seal": seal(eva, key)}
         answer = send(eva, "/ui/approvals/decide", "/ui/approvals", **decision)
         assert "by you, " in answer.text
-        assert "<td>you</td>" in eva.get("/ui/approvals/past").text
+        assert '<td class="decider">you</td>' in eva.get("/ui/approvals/past").text
         assert run_id not in bob.get("/ui/approvals/past").text
 
         # Revoking a token ends its session immediately.
