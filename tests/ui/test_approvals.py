@@ -543,8 +543,8 @@ def test_the_broadest_permission_is_farthest_from_approve(http: httpx.Client) ->
 def test_the_title_of_a_decision_on_its_own_page_is_its_question(http: httpx.Client) -> None:
     key = key_of(http, ask(http, refund(1)))
     page = http.get(f"/ui/approvals/whole?which={key}").text
-    assert "<h1>Approve refund?</h1>" in page
-    assert "Approve refund? · ideabridge</title>" in page
+    assert "<h1>Approve Refund?</h1>" in page
+    assert "Approve Refund? · ideabridge</title>" in page
 
 
 def test_a_difference_that_is_cut_has_the_whole_text_unfolded(http: httpx.Client) -> None:

@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from ideabridge.server.ui.playground import ToolChoices
+from ideabridge.server.ui.tool_titles import NO_TITLES
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.tool import Tool
 from tests.seeds.examples import INSTANCES, MESSAGES
@@ -184,12 +185,12 @@ def test_the_tools_to_choose_from_are_grouped_counted_and_searched(http: httpx.C
 
 def test_more_tools_than_fit_are_counted() -> None:
     tools = [Tool(f"tool_{number:03}", "A tool.", {}, module="many") for number in range(300)]
-    choices = ToolChoices.of([(tool, tool.name) for tool in tools], "")
+    choices = ToolChoices.of([(tool, tool.name) for tool in tools], NO_TITLES, "")
     [group] = choices.groups
     assert (choices.total, choices.found, group.count) == (300, 300, 300)
     assert len(group.tools) + choices.left_out == 300
     assert choices.left_out > 0
-    assert ToolChoices.of([(tool, tool.name) for tool in tools], "tool_29").left_out == 0
+    assert ToolChoices.of([(tool, tool.name) for tool in tools], NO_TITLES, "tool_29").left_out == 0
 
 
 def test_the_editor_has_numbered_and_coloured_lines(page: Page, site: str) -> None:

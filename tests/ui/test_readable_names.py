@@ -4,13 +4,10 @@ more than the words.
 
 from __future__ import annotations
 
-from typing import Any
-
 import httpx
 import pytest
 
-from ideabridge.server.ui.readable_names import is_spelling_of, readable, title_in_words, tool_title
-from ideabridge.tools.tool import Annotations, Tool
+from ideabridge.server.ui.readable_names import is_spelling_of, readable, title_in_words
 from tests.ui.serving import ask
 
 
@@ -51,14 +48,6 @@ def test_a_name_in_words(name: str, words: str) -> None:
 )
 def test_a_title_that_names_tools_in_words(title: str, words: str) -> None:
     assert title_in_words(title) == words
-
-
-def test_a_tool_has_its_own_title_first() -> None:
-    parameters: dict[str, Any] = {"type": "object"}
-    plain = Tool("create_issue", "", parameters)
-    titled = Tool("create_issue", "", parameters, annotations=Annotations(title="Open a ticket"))
-    assert tool_title(plain) == "Create issue"
-    assert tool_title(titled) == "Open a ticket"
 
 
 @pytest.mark.parametrize(

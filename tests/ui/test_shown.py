@@ -472,6 +472,6 @@ def test_a_tool_is_allowed_always_and_asks_again_when_that_is_withdrawn(
     assert "the standing rule" in http.get(f"/ui/runs/{second}").text
     assert "there is no standing rule" in send(http, "/ui/approvals/rules", rule="none").text
     withdrawn = send(http, "/ui/approvals/rules", "/ui/approvals", rule=rule[1]).text
-    assert "From now on, refund asks again." in withdrawn
+    assert "From now on, Refund asks again." in withdrawn
     assert "Every change asks you first." in withdrawn
     assert key_of(http, ask(http, refund(3)))

@@ -63,7 +63,7 @@ def test_a_tool_that_asks_runs_without_asking_after_the_page_said_what_follows(
     expect(save.locator("[aria-current]")).to_have_text("Ask first")
     save.get_by_role("link", name="Run without asking").click()
 
-    offer = page.get_by_role("region", name="Let save run without asking?")
+    offer = page.get_by_role("region", name="Let Save run without asking?")
     expect(offer).to_contain_text("outside projects then runs at once, with any values")
     expect(offer).to_contain_text("The server does not say whether it changes anything.")
     expect(offer).to_contain_text("It asks again if the tool changes")
@@ -75,7 +75,7 @@ def test_a_tool_that_asks_runs_without_asking_after_the_page_said_what_follows(
 
     page.get_by_role("link", name="Run without asking").click()
     offer.get_by_role("button", name="Run without asking").click()
-    expect(page.get_by_role("status")).to_contain_text("own.save runs without asking.")
+    expect(page.get_by_role("status")).to_contain_text("Save of own runs without asking.")
     expect(rule.locator("[aria-current]")).to_have_text("Run without asking")
     expect(rule).to_contain_text(re.compile("You always allowed it .*outside projects"))
     expect(offer).to_have_count(0)
@@ -84,7 +84,7 @@ def test_a_tool_that_asks_runs_without_asking_after_the_page_said_what_follows(
 
     # One click undoes it.
     rule.get_by_role("button", name="Ask first").click()
-    expect(page.get_by_role("status")).to_contain_text("From now on, own.save asks again.")
+    expect(page.get_by_role("status")).to_contain_text("From now on, Save of own asks again.")
     expect(rule.locator("[aria-current]")).to_have_text("Ask first")
     with client(site) as http:
         assert asks(http)
@@ -124,7 +124,7 @@ def test_pages_say_that_a_tool_was_always_allowed_until_that_is_withdrawn(
     expect(rule).to_contain_text("You always allowed it")
     expect(page.get_by_text("needs approval there")).to_have_count(0)
     page.get_by_role("button", name="Ask first: save").click()
-    expect(page.get_by_role("status")).to_contain_text("From now on, own.save asks again.")
+    expect(page.get_by_role("status")).to_contain_text("From now on, Save of own asks again.")
     # The page of the tool stays open, and tells the truth again.
     expect(rule.locator("[aria-current]")).to_have_text("Ask first")
     expect(page.get_by_text("needs approval there")).to_be_visible()
@@ -343,6 +343,7 @@ def test_a_rule_is_withdrawn_in_the_profile_in_which_it_was_given(tmp_path: Path
         assert len(rules) == 2
         shown = narrow.get("/ui/approvals").text
         [rule] = re.findall(r'name="rule" value="([^"]+)"', shown)
+        assert "of other" not in shown
         assert "other.save" not in shown
         assert "of other" not in shown
         assert "of other" in whole.get("/ui/approvals").text
@@ -351,5 +352,5 @@ def test_a_rule_is_withdrawn_in_the_profile_in_which_it_was_given(tmp_path: Path
         assert "there is no standing rule" in refused.text
 
         withdrawn = send(narrow, "/ui/approvals/rules", page=TOOL, rule=rule)
-        assert "From now on, own.save asks again." in withdrawn.text
+        assert "From now on, Save of own asks again." in withdrawn.text
         assert asks(narrow)

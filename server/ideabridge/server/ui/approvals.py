@@ -81,7 +81,7 @@ from ideabridge.server.views.shown import (
     call_without_ids,
     shown_without_ids,
 )
-from ideabridge.server.views.trace import CallBar, Trace
+from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools import Tool
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
@@ -522,8 +522,8 @@ class PastDecision:
         verdict: the page's word for the decision.
         by: the decider, in words. If a rule or a grant decided, the person who gave it.
         counted: how many calls a rule or a grant approved, in words, or "" for any other decision.
-        tool: the tool of the call that the decision was about, or "" if the decision was about a
-            plan, or the call is not known.
+        tool, server: the tool of the call that the decision was about, and its server. They are ""
+            if the decision was about a plan, or the call is not known.
         values: the first values in this call, on one line, or "" if they are not known.
         record: the run, or None if it has been deleted.
     """
@@ -533,6 +533,7 @@ class PastDecision:
     by: str
     counted: str = ""
     tool: str = ""
+    server: str = ""
     values: str = ""
     record: RunRecord | None = None
 
@@ -677,19 +678,23 @@ class ApprovalPages:
         return PastRuleChange(change, decider_text({"by": change.by}), page)
 
     def _past_decision(self, decided: Decided, visitor: Visitor) -> PastDecision:
-        bar = self._decided_call(decided)
+        trace = self._beginning_of(decided)
+        tool = ""
+        server = ""
         values = ""
-        if bar is not None and decided.decision != "edit" and decided.calls == 1:
-            # Show no values for an edited call, because they are not those that the author of the
-            # call wrote.
-            values = _in_words(bar.call, input_of(self._bridge.store, decided.run))
+        if trace is not None and decided.call is not None:
+            bar = trace.bars[decided.call]
+            tool = bar.name
+            server = module_of(bar, trace)
+            values = self._values_of(decided, bar)
 
         return PastDecision(
             decided,
             _verdict(decided),
             decider_text({"by": decided.by}),
             _counted_calls(decided),
-            "" if bar is None else bar.name,
+            tool,
+            server,
             values,
             self._record_of(decided, visitor),
         )
@@ -701,9 +706,18 @@ class ApprovalPages:
             # The run has been deleted in the meantime.
             return None
 
-    def _decided_call(self, decided: Decided) -> CallBar | None:
-        """Return the call that a decision was about, as its author wrote it. Return None for a
-        decision about a plan, and for a call that the beginning of the run does not contain.
+    def _values_of(self, decided: Decided, bar: CallBar) -> str:
+        """Return the first values in the call that a decision was about, on one line."""
+        if decided.decision == "edit" or decided.calls > 1:
+            # Show no values for an edited call, because they are not those that the author of the
+            # call wrote.
+            return ""
+        return _in_words(bar.call, input_of(self._bridge.store, decided.run))
+
+    def _beginning_of(self, decided: Decided) -> Trace | None:
+        """Return the trace of the beginning of a run, with the call that a decision was about as
+        its author wrote it. Return None for a decision about a plan, and for a call that the
+        beginning of the run does not contain.
         """
         if decided.call is None:
             return None
@@ -720,7 +734,7 @@ class ApprovalPages:
             for number, event in enumerate(events, 1):
                 trace.add_event(number, event, None)
             if decided.call < len(trace.bars):
-                return trace.bars[decided.call]
+                return trace
 
         return None
 
@@ -767,7 +781,8 @@ class ApprovalPages:
             )
 
         await compute_in_thread(rules.withdraw, chosen, visitor.decider)
-        visitor.notes.append(Note("good", f"From now on, {chosen.tool.label} asks again."))
+        tool = self._site.titles(visitor).with_server(chosen.tool.name, chosen.tool.module)
+        visitor.notes.append(Note("good", f"From now on, {tool} asks again."))
         return self._site.back_to_form(request)
 
     async def choose_deciders(self, request: Request) -> Response:

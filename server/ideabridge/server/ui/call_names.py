@@ -1,5 +1,5 @@
-"""Call names: names the calls of a run for people. A call has the name of its tool in words and, if
-several calls have the same tool, its place among them, such as `Find customer 2 of 3`.
+"""Call names: names the calls of a run for people. A call has the title of its tool and, if several
+calls have the same title, its place among them, such as `Find customer 2 of 3`.
 
 Messages of the engine and the command line count all calls of a run from 0; a page shows that
 number only where it says so.
@@ -12,7 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ideabridge.bridge.context.references import clipped
-from ideabridge.server.ui.readable_names import readable
+from ideabridge.bridge.context.written_call import WrittenCall
+from ideabridge.server.ui.tool_titles import ToolTitles
+from ideabridge.server.views.trace import Trace, module_of
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.tool import ToolKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,28 +24,41 @@ class CallName:
     """The name of a call.
 
     Attributes:
-        tool: the tool of the call.
-        place: the place of the call among those of the same tool, such as `2 of 3`, or "" if no
-            other call has this tool.
+        tool: the name of the tool of the call.
+        title: the title of this tool.
+        place: the place of the call among those with the same title, such as `2 of 3`, or "" if no
+            other call has this title.
     """
 
     tool: str
+    title: str
     place: str = ""
 
     def __str__(self) -> str:
-        tool = clipped(readable(self.tool)) or "a call without a tool"
-        return f"{tool} {self.place}" if self.place else tool
+        title = clipped(self.title) or "a call without a tool"
+        return f"{title} {self.place}" if self.place else title
 
 
-def call_names(tools: Iterable[str]) -> list[CallName]:
-    """Return the names of the calls of a run, in order. `tools` contains the tool of each call."""
-    listed = list(tools)
-    totals = Counter(listed)
+def names_of_run(trace: Trace, titles: ToolTitles) -> list[CallName]:
+    """Return the names of the calls of a run, in order."""
+    return call_names([(module_of(bar, trace), bar.name) for bar in trace.bars], titles)
+
+
+def names_of_plan(calls: Iterable[JSONObject], titles: ToolTitles) -> list[CallName]:
+    """Return the names of the calls of a plan, in order."""
+    written = [WrittenCall.of(call) for call in calls]
+    return call_names([(call.module, call.tool) for call in written], titles)
+
+
+def call_names(tools: Iterable[ToolKey], titles: ToolTitles) -> list[CallName]:
+    """Return the names of calls, in order. `tools` contains the tool of each call."""
+    titled = [(tool, titles.of(tool, server)) for server, tool in tools]
+    totals = Counter(title for _, title in titled)
     counted = Counter[str]()
     names: list[CallName] = []
-    for tool in listed:
-        counted[tool] += 1
-        total = totals[tool]
-        place = f"{counted[tool]:,} of {total:,}" if total > 1 else ""
-        names.append(CallName(tool, place))
+    for tool, title in titled:
+        counted[title] += 1
+        total = totals[title]
+        place = f"{counted[title]:,} of {total:,}" if total > 1 else ""
+        names.append(CallName(tool, title, place))
     return names

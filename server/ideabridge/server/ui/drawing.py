@@ -15,11 +15,12 @@ from ideabridge.bridge.loop.call import Read
 from ideabridge.bridge.loop.graph import depths
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.server.ui.call_names import CallName, call_names
-from ideabridge.server.ui.readable_names import readable
 from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.stages import MOST_NAMED, stages_of
 from ideabridge.server.ui.timeline import awaited, call_status, suppliers
+from ideabridge.server.ui.tool_titles import ToolTitles
 from ideabridge.server.views.trace import Trace
+from ideabridge.tools.tool import ToolKey
 
 MAX_CALLS: Final = 150
 """Maximum number of calls in a drawing. Nobody could read a larger one."""
@@ -354,7 +355,7 @@ class _Parts:
         return place_boxes(boxes, _without_detours([*self._arrows]), stages)
 
 
-def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
+def of_run(machine: Machine, trace: Trace, names: Sequence[CallName], href: str) -> Drawing | None:
     """Return a drawing of a run's calls, or None if there are no calls or too many to draw.
 
     If there are only a few calls, those that ran at the same time share a column. Links to the
@@ -364,12 +365,11 @@ def of_run(machine: Machine, trace: Trace, href: str) -> Drawing | None:
         return None
 
     parts = _Parts()
-    names = call_names(bar.name for bar in trace.bars)
     for progress, bar in zip(machine.history, trace.bars, strict=False):
         call = progress.call
         box = Box(
             key=_key(call.index),
-            title=readable(call.name),
+            title=names[bar.number].title,
             place=names[bar.number].place,
             note=call.instance or _note(map(format_reference, call.writes)),
             status=call_status(progress) if progress.settled else bar.status,
@@ -438,15 +438,19 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
     return [edge for edge in edges if edge.kind != "order" or not has_detour(edge)]
 
 
-def _names_of_plan(calls: Sequence[dict[str, Any]]) -> dict[int, CallName]:
+def _names_of_plan(calls: Sequence[dict[str, Any]], titles: ToolTitles) -> dict[int, CallName]:
     """Return the names of the calls of a plan, keyed by their places in the plan. A call has its
     own place, although it runs once for each instance.
     """
-    tools = {int(call["place"]): str(call["tool"]) for call in calls}
-    return dict(zip(tools, call_names(tools.values()), strict=True))
+    tools = {int(call["place"]): _tool_in(call) for call in calls}
+    return dict(zip(tools, call_names(tools.values(), titles), strict=True))
 
 
-def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
+def _tool_in(call: dict[str, Any]) -> ToolKey:
+    return call.get("module"), str(call["tool"])
+
+
+def of_dry_run(rehearsal: Mapping[str, Any], titles: ToolTitles) -> Drawing | None:
     """Return a drawing of the result of `Bridge.dry_run` for a plan, or None if the plan is too
     large to draw. A large drawing takes 0.1 s.
     """
@@ -459,14 +463,12 @@ def of_dry_run(rehearsal: Mapping[str, Any]) -> Drawing | None:
         (call["place"], call.get("instance")): _key(number) for number, call in enumerate(calls)
     }
     missing = frozenset[str](rehearsal.get("missing_inputs", ()))
-    names = _names_of_plan(calls)
+    names = _names_of_plan(calls, titles)
     for number, call in enumerate(calls):
         key = _key(number)
         name = names[call["place"]]
         status = "done" if call["read_only"] else "asking"
-        parts.add_call(
-            Box(key, readable(name.tool), _note(call["writes"]), status, place=name.place)
-        )
+        parts.add_call(Box(key, name.title, _note(call["writes"]), status, place=name.place))
         instance = call.get("instance")
         ordered = frozenset[Any](call.get("ordered_after", ()))
         for place in call["after"]:

@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import Final, TypeAlias
 
 from ideabridge.server.ui.forms import Field, fields_of
-from ideabridge.server.ui.readable_names import readable, tool_title
 from ideabridge.server.ui.tool_texts import is_built_in
+from ideabridge.server.ui.tool_titles import NO_TITLES, ToolTitles
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import SchemaKeywords, resolve
 from ideabridge.tools.tool import Tool, ToolKey
@@ -50,11 +50,18 @@ class FormTools:
     Args:
         tools: the tools.
         shape_of: says what is known about the results of a tool that declares no schema for them.
+        titles: the titles of tools.
     """
 
-    def __init__(self, tools: Iterable[Tool], shape_of: ShapeOf = _no_shape) -> None:
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        shape_of: ShapeOf = _no_shape,
+        titles: ToolTitles = NO_TITLES,
+    ) -> None:
         self.all = sorted(tools, key=attrgetter("name"))
         self._shape_of = shape_of
+        self._titles = titles
         self._tools = {tool.key: tool for tool in self.all}
         self._fields: dict[ToolKey, dict[str, Field]] = {}
         self._parts: dict[ToolKey, list[ResultPart]] = {}
@@ -71,7 +78,7 @@ class FormTools:
     def title(self, key: ToolKey) -> str:
         """Return the title of a tool for people."""
         tool = self.find(key)
-        title = readable(key[1]) if tool is None else tool_title(tool)
+        title = self._titles.of(key[1], key[0]) if tool is None else self._titles.of_tool(tool)
         return title[:_LONGEST_TITLE]
 
     def fields(self, key: ToolKey) -> dict[str, Field]:

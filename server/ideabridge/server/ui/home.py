@@ -181,10 +181,12 @@ class HomePage:
         The home page loads this once the page is shown, because finding the suggestions can take
         seconds.
         """
-        caller = visitor_of(request).caller
+        visitor = visitor_of(request)
+        caller = visitor.caller
         suggest = partial(self._bridge.suggest, limit=_SHOWN_SUGGESTIONS, caller=caller)
         suggestions = await compute_in_thread(suggest)
-        cards = [SuggestedTool.of(suggestion) for suggestion in suggestions]
+        titles = self._site.titles(visitor)
+        cards = [SuggestedTool.of(suggestion, titles) for suggestion in suggestions]
         return self._site.page(request, "home_suggestions.html", suggestions=cards)
 
     async def _cards(self, visitor: Visitor) -> list[Card]:

@@ -76,6 +76,7 @@ from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.suggested import SuggestedTool
 from ideabridge.server.ui.tool_policies import ToolRow, tool_row
 from ideabridge.server.ui.tool_texts import is_built_in, opening_sentence, request_with
+from ideabridge.server.ui.tool_titles import ToolTitles
 from ideabridge.server.ui.trials import page_after, trial_of
 from ideabridge.server.views.records import listed_runs
 from ideabridge.server.views.shown import plan_without_ids
@@ -292,7 +293,8 @@ class IdeaPages:
             suggest = partial(self._bridge.suggest, limit=_SUGGESTIONS + 1, caller=visitor.caller)
             suggestions = await compute_in_thread(suggest)
             shown = suggestions[:_SUGGESTIONS]
-            values["suggestions"] = [SuggestedTool.of(suggestion) for suggestion in shown]
+            titles = self._site.titles(visitor)
+            values["suggestions"] = [SuggestedTool.of(suggestion, titles) for suggestion in shown]
             values["more_suggestions"] = len(suggestions) > _SUGGESTIONS
         elif view == "saved":
             values |= self._saved(query, words, visitor)
@@ -551,7 +553,7 @@ class IdeaPages:
             layers = await layers_of(
                 self._bridge, _runnable_plan(publication.present_plan or {}), visitor.caller
             )
-            steps = PlanSteps.of(plan, layers)
+            steps = PlanSteps.of(plan, layers, self._site.titles(visitor))
         trial = await trial_of(self._site, request)
         fields = fields_of_tool(publication, recording.input or {})
         return await self._site.page_beside(
@@ -562,7 +564,7 @@ class IdeaPages:
             fields=fields if trial is None else with_values(fields, trial.values),
             trial=trial,
             recording=recording,
-            choices=_choices_of(publication),
+            choices=_choices_of(publication, self._site.titles(visitor)),
             evidence=[_evidence(record) for record in evidence[-_EVIDENCE:]],
             versions=versions[:VERSIONS],
             older=older,
@@ -758,7 +760,9 @@ class IdeaPages:
         run = ref.partition(":")[0]
         shown_runs = [other.partition(":")[0] for other in runs]
         if draft is not None:
-            words = words_of_plan(draft.calls)
+            titles = self._site.titles(visitor)
+            layers = await layers_of(self._bridge, _runnable_plan(draft.plan), visitor.caller)
+            words = words_of_plan(draft.calls, titles)
             # Use a thread, because reading the literals of many calls takes a long time.
             copied = await compute_in_thread(_choices_in, draft, words)
             report = read_as(ToolReport, draft.report)
@@ -767,11 +771,9 @@ class IdeaPages:
                 "report": report,
                 "open": read_open(draft.open),
                 "choices": copied,
-                "fields": _fields(draft, decided.parameters),
+                "fields": _fields(draft, decided.parameters, titles),
                 "settled": _settled(decided.choices, copied, words),
-                "steps": PlanSteps.of(
-                    plan, await layers_of(self._bridge, _runnable_plan(draft.plan), visitor.caller)
-                ),
+                "steps": PlanSteps.of(plan, layers, titles),
                 "written_plan": await compute_in_thread(_coloured_json, plan),
                 "program": _coloured_program(draft.plan.get("program")),
             }
@@ -820,9 +822,10 @@ class IdeaPages:
         that join them. Return the draft and the decisions as they are if no texts are equal, or if
         one of the named runs had different texts there.
         """
+        titles = self._site.titles(visitor)
         joined: JSONObject = {
             field.key: {"merge": field.twin.key}
-            for field in _fields(draft, decided.parameters)
+            for field in _fields(draft, decided.parameters, titles)
             if field.twin is not None and field.is_text
         }
         if not joined:
@@ -1198,13 +1201,13 @@ class _Proposed:
         return cls(name, "" if names_tools else readable(name))
 
 
-def _fields(draft: Drafted, decided: JSONObject) -> list[ParameterField]:
+def _fields(draft: Drafted, decided: JSONObject, titles: ToolTitles) -> list[ParameterField]:
     merged = _merged(decided)
     keys = {new: old for old, new in draft.renamed.items() if old not in merged}
     first_with: dict[bytes, ParameterField] = {}
     fields: list[ParameterField] = []
     tools = {tool_of(call) for call in objects_in(draft.calls)}
-    words = words_of_plan(draft.calls)
+    words = words_of_plan(draft.calls, titles)
     for about in objects_in(draft.report.get("parameters")):
         name = str(about.get("name"))
         key = keys.get(name, name)
@@ -1330,13 +1333,13 @@ def _choices_in(draft: Drafted, words: ReferenceWords) -> list[CopiedValue]:
     return [_choice(literal, plan, words) for literal in explained_in(explained)]
 
 
-def _choices_of(publication: Publication) -> list[CopiedValue]:
+def _choices_of(publication: Publication, titles: ToolTitles) -> list[CopiedValue]:
     """Return the copied values of a published plan, with the explanation that each follows given
     the current evidence.
     """
     plan = publication.plan or {}
     literals = explained_in(publication.present_plan_parts.explained)
-    words = words_of_plan(publication.plan_parts.calls)
+    words = words_of_plan(publication.plan_parts.calls, titles)
     return [_choice(literal, plan, words) for literal in literals]
 
 

@@ -293,8 +293,9 @@ class ModulePages:
         visitor = visitor_of(request)
         form = form_of(request)
         tool = self._tool(request, form.get("tool"))
-        rule = await compute_in_thread(give_offered, self._bridge, tool, visitor, form.get("seal"))
-        text = f"From now on, {rule.tool.label} runs without asking."
+        await compute_in_thread(give_offered, self._bridge, tool, visitor, form.get("seal"))
+        title = self._site.titles(visitor).with_server(tool.name, tool.module)
+        text = f"From now on, {title} runs without asking."
         return self._site.back(request, f"/{page_of(self._bridge, tool)}", text)
 
     async def log(self, request: Request) -> Response:

@@ -11,7 +11,6 @@ from ideabridge.server.ui.form_tools import FormTools
 from ideabridge.server.ui.forms import Field
 from ideabridge.server.ui.plan_form import ANY_VALUE, FormStep, FormValue, PlanForm
 from ideabridge.server.ui.playground import group_of, place_of_group
-from ideabridge.server.ui.readable_names import tool_title
 from ideabridge.server.ui.tool_texts import about_tool
 from ideabridge.tools.encoding import JSON, encode_text
 from ideabridge.tools.tool import Tool
@@ -192,17 +191,18 @@ def _grouped(tools: FormTools) -> list[FormOptions]:
         by_group.setdefault(group_of(tool), []).append(tool)
 
     names = sorted(by_group, key=place_of_group)
-    return [FormOptions(name, _choices_among(by_group[name])) for name in names]
+    return [FormOptions(name, _choices_among(by_group[name], tools)) for name in names]
 
 
-def _choices_among(tools: Sequence[Tool]) -> tuple[FormOption, ...]:
+def _choices_among(group: Sequence[Tool], tools: FormTools) -> tuple[FormOption, ...]:
     """Return the tools of one group by their titles. A title that several of them have is followed
     by the name of the tool.
     """
-    totals = Counter(map(tool_title, tools))
+    titles = {tool.key: tools.title(tool.key) for tool in group}
+    totals = Counter(titles.values())
     choices: list[FormOption] = []
-    for tool in sorted(tools, key=tool_title):
-        title = tool_title(tool)
+    for tool in sorted(group, key=lambda tool: titles[tool.key]):
+        title = titles[tool.key]
         words = f"{title} ({tool.name})" if totals[title] > 1 else title
         choices.append(FormOption(encode_text(list[JSON](tool.key)), words))
     return tuple(choices)

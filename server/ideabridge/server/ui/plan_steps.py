@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.server.ui.call_names import CallName, call_names
+from ideabridge.bridge.context.written_call import WrittenCall
+from ideabridge.server.ui.call_names import CallName, names_of_plan
 from ideabridge.server.ui.reference_words import ReferenceWords, ShownParameter
 from ideabridge.server.ui.showing import in_one_line
-from ideabridge.server.views.value_table import tool_of
+from ideabridge.server.ui.tool_titles import ToolTitles
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, objects_in
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -27,11 +28,13 @@ class PlanStep:
     """A call of a plan in the form that people see.
 
     Attributes:
-        name: the tool, and its place among the calls of the same tool if there are several.
+        name: the name of the call.
+        server: the server that the call names, or "".
         parameters: the parameters.
     """
 
     name: CallName
+    server: str
     parameters: tuple[ShownParameter, ...]
 
 
@@ -53,12 +56,12 @@ class PlanSteps:
     returns: str = ""
 
     @classmethod
-    def of(cls, plan: JSONObject, layers: Sequence[Sequence[int]]) -> PlanSteps:
+    def of(cls, plan: JSONObject, layers: Sequence[Sequence[int]], titles: ToolTitles) -> PlanSteps:
         """Return the steps of a plan, as many as fit on a page, but at least one. `layers` contains
         the places of the calls that can run at the same time, or is empty if this is not known.
         """
         calls = objects_in(list_or_empty(plan.get("calls")))
-        names = call_names(map(tool_of, calls))
+        names = names_of_plan(calls, titles)
         words = ReferenceWords(is_form=True)
         room = _MOST_CHARACTERS
         shown = 0
@@ -66,7 +69,8 @@ class PlanSteps:
         for layer in layers or [range(len(calls))]:
             steps: list[PlanStep] = []
             for place in layer:
-                step = PlanStep(names[place], words.parameters(calls[place]))
+                server = WrittenCall.of(calls[place]).module or ""
+                step = PlanStep(names[place], server, words.parameters(calls[place]))
                 room -= sum(map(_characters, step.parameters))
                 if shown == _MOST_STEPS or (shown and room < 0):
                     break
@@ -99,14 +103,12 @@ def _characters(parameter: ShownParameter) -> int:
     return _OF_MARKUP + written
 
 
-def words_of_plan(calls: list[JSON]) -> ReferenceWords:
+def words_of_plan(calls: list[JSON], titles: ToolTitles) -> ReferenceWords:
     """Return words for the references of all calls of a plan."""
     listed = objects_in(calls)
     words = ReferenceWords(is_form=True)
-    for number, (call, name) in enumerate(
-        zip(listed, call_names(map(tool_of, listed)), strict=True)
-    ):
-        words.add(number, call, str(name))
+    for number, name in enumerate(names_of_plan(listed, titles)):
+        words.add(number, listed[number], str(name))
     return words
 
 

@@ -22,13 +22,14 @@ from ideabridge.bridge.offer.task_tools import TaskTools
 from ideabridge.bridge.programs.names import ProgramNames
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.ui import drawing
-from ideabridge.server.ui.access import FormFields, form_of, visitor_of
+from ideabridge.server.ui.access import FormFields, Visitor, form_of, visitor_of
 from ideabridge.server.ui.forms import Field, fields_of, fields_of_tool, with_values
-from ideabridge.server.ui.readable_names import has_words, tool_title
+from ideabridge.server.ui.readable_names import has_words
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.text_faults import TextFault, faults_of_plan
 from ideabridge.server.ui.tool_policies import page_of
 from ideabridge.server.ui.tool_texts import about_tool, is_built_in
+from ideabridge.server.ui.tool_titles import ToolTitles
 from ideabridge.server.ui.trials import trial_of
 from ideabridge.tools.documents import read_written
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text, object_or_empty
@@ -196,14 +197,16 @@ class ToolChoices:
     left_out: int
 
     @classmethod
-    def of(cls, tools: list[tuple[Tool, str]], words: str, chosen: str = "") -> ToolChoices:
+    def of(
+        cls, tools: list[tuple[Tool, str]], titles: ToolTitles, words: str, chosen: str = ""
+    ) -> ToolChoices:
         """Return the choices among tools, each with the path of its page. `chosen` is the path of
         the tool that is chosen, or "".
         """
         by_group: dict[str, list[ToolChoice]] = {}
         for tool, page in tools:
             if has_words(tool, words):
-                choice = ToolChoice(page, tool_title(tool), tool.name, about_tool(tool))
+                choice = ToolChoice(page, titles.of_tool(tool), tool.name, about_tool(tool))
                 by_group.setdefault(group_of(tool), []).append(choice)
 
         groups: list[ToolGroup] = []
@@ -288,7 +291,8 @@ class Playground:
             "messages": None,
         }
         if request.method == "POST":
-            caller = visitor_of(request).caller
+            visitor = visitor_of(request)
+            caller = visitor.caller
             try:
                 if form.get("action") == "run":
                     run = await self._run(form, kind, text, caller)
@@ -299,7 +303,9 @@ class Playground:
                 else:
                     rehearsal = await self._bridge.dry_run(_read(form, kind, text), caller=caller)
                     values["found"] = rehearsal
-                    values["graph"] = await compute_in_thread(drawing.of_dry_run, rehearsal)
+                    values["graph"] = await compute_in_thread(
+                        drawing.of_dry_run, rehearsal, self._site.titles(visitor)
+                    )
                 values["checked"] = True
             except PlanError as error:
                 values["errors"] = faults_of_plan(error, text)
@@ -326,36 +332,41 @@ class Playground:
         result of a call to the tool.
         """
         query = request.query_params
-        caller = visitor_of(request).caller
+        visitor = visitor_of(request)
+        titles = self._site.titles(visitor)
+        caller = visitor.caller
         tools = [(tool, page_of(self._bridge, tool)) for tool in self._tools(caller)]
         tools = [(tool, page) for tool, page in tools if page]
         asked = query.get("tool", "")
         trial = await trial_of(self._site, request)
         values = {} if trial is None else trial.values
         chosen = next(
-            (self._form_of(tool, page, values, caller) for tool, page in tools if page == asked),
+            (self._form_of(tool, page, values, visitor) for tool, page in tools if page == asked),
             None,
         )
         return await self._site.page_beside(
             request,
             "playground_tool.html",
             kind="tool",
-            choices=ToolChoices.of(tools, query.get("q", "").strip(), asked),
+            choices=ToolChoices.of(tools, titles, query.get("q", "").strip(), asked),
             chosen=chosen,
             trial=trial,
         )
 
-    def _form_of(self, tool: Tool, page: str, values: JSONObject, caller: str) -> ToolForm:
+    def _form_of(self, tool: Tool, page: str, values: JSONObject, visitor: Visitor) -> ToolForm:
         """Return the form of a tool, given the path of its page and the values that it contains."""
         # All tools of a server have one address for calls. A published tool has its own.
         action = f"{page.rsplit('/tools/', 1)[0]}/call"
         if tool.module is not None and tool.module.startswith(IDEA):
             name = tool.module.removeprefix(IDEA)
-            fields = fields_of_tool(self._bridge.store.publications.named(name, caller=caller), {})
+            fields = fields_of_tool(
+                self._bridge.store.publications.named(name, caller=visitor.caller), {}
+            )
         else:
             fields = fields_of(tool.parameters)
         filled = with_values(fields, values)
-        return ToolForm(tool_title(tool), tool.name, page, action, tool.description, filled)
+        title = self._site.titles(visitor).of_tool(tool)
+        return ToolForm(title, tool.name, page, action, tool.description, filled)
 
     def _examples(self, kind: str, caller: str) -> list[Example]:
         """Return the examples of a kind of text.

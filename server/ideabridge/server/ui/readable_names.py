@@ -6,6 +6,7 @@ A page shows the words first, and the name itself less prominently beside or bel
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from ideabridge.bridge.store.run_record import RunRecord
@@ -53,17 +54,11 @@ def readable(name: str) -> str:
     return _capitalized(in_words(name))
 
 
-def tool_title(tool: Tool) -> str:
-    """Return the title of a tool, or its name in words if it has none. The title of a server's tool
-    is a claim of the server.
-    """
-    title = (tool.annotations.title or "").strip()
-    return title or readable(tool.name)
-
-
 def has_words(tool: Tool, words: str) -> bool:
     """Return whether the title, name, server or description of a tool contains a text."""
-    described = f"{tool_title(tool)} {tool.name} {tool.module or ''} {tool.description}"
+    title = tool.annotations.title or ""
+    name = f"{tool.name} {readable(tool.name)}"
+    described = f"{title} {name} {tool.module or ''} {tool.description}"
     return words.casefold() in described.casefold()
 
 
@@ -72,24 +67,24 @@ def title_names_tools(title: str) -> bool:
     return title.isidentifier() or _TOOLS.fullmatch(title) is not None
 
 
-def run_name(record: RunRecord) -> str:
+def run_name(record: RunRecord, words: Callable[[str], str] = in_words) -> str:
     """Return the name of a run for people: its title or, if the title only names tools, the words
-    of their names. A name with many tools is cut after the first few. A run without a title has a
+    for their names. A name with many tools is cut after the first few. A run without a title has a
     description instead.
     """
     if not record.title:
         return _UNTITLED.get(record.kind, "Untitled run")
-    return title_in_words(record.title)
+    return title_in_words(record.title, words)
 
 
-def title_in_words(title: str) -> str:
+def title_in_words(title: str, words: Callable[[str], str] = in_words) -> str:
     """Return the title of a run or an idea; see `run_name`."""
     if not title_names_tools(title):
         return title
 
     tools = title.removeprefix(_OF_PROGRAM).split(" + ")
     most = len(tools) if len(tools) <= _NAMED_TOOLS + 1 else _NAMED_TOOLS
-    text = ", ".join(in_words(tool) for tool in tools[:most])
+    text = ", ".join(words(tool) for tool in tools[:most])
     if most < len(tools):
         text += f" and {len(tools) - most} more"
     if title.startswith(_OF_PROGRAM):

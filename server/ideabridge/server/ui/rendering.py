@@ -10,7 +10,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from ideabridge.server.ui import showing
+from ideabridge.server.ui import showing, tool_titles
 from ideabridge.server.ui.coloured import in_colours
 from ideabridge.server.ui.tool_texts import about_tool
 from ideabridge.tools.names import printable
@@ -44,6 +44,7 @@ def _environment() -> Environment:
     shared: dict[str, Any] = {"files": digest}
     environment.globals.update(shared)
     environment.filters.update(showing.FILTERS)
+    environment.filters.update(tool_titles.FILTERS)
     environment.filters["in_colours"] = in_colours
     environment.filters["about_tool"] = about_tool
     return environment

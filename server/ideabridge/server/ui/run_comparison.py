@@ -16,11 +16,12 @@ from ideabridge.bridge.context.payloads import without_payloads
 from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
-from ideabridge.server.ui.call_names import call_names
+from ideabridge.server.ui.call_names import names_of_run
 from ideabridge.server.ui.histories import KeptJournal, read_until
 from ideabridge.server.ui.outputs import ShownOutput, shown_output
 from ideabridge.server.ui.showing import as_json, differing_lines, in_one_line
 from ideabridge.server.ui.timeline import call_status
+from ideabridge.server.ui.tool_titles import ToolTitles
 from ideabridge.server.views.history import call_json
 from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode
@@ -124,7 +125,7 @@ class ComparedCall:
     """The parts of a call that a comparison needs.
 
     Attributes:
-        place: the place of the call among those of the same tool; see `CallName`.
+        title, place: the title of the tool, and the place of the call; see `CallName`.
         sent, result: the beginning of its parameters, and the beginning of its result or error, as
             indented JSON.
         sent_digest, result_digest: the hashes of the whole values.
@@ -133,6 +134,7 @@ class ComparedCall:
 
     number: int = 0
     name: str = ""
+    title: str = ""
     place: str = ""
     status: str = ""
     seconds: float | None = None
@@ -220,14 +222,14 @@ class Comparison:
         return sum(pair.difference != "same" for pair in self.pairs)
 
 
-def compared_run(record: RunRecord, read: KeptJournal) -> ComparedRun:
+def compared_run(record: RunRecord, read: KeptJournal, titles: ToolTitles) -> ComparedRun:
     """Return the parts that a comparison needs from a run whose journal is folded."""
     history = read.history
     if history is None:
         raise LimitExceededError(f"run {record.id} is too large to be compared")
 
     machine = history.machine
-    names = call_names(bar.name for bar in read.trace.bars)
+    names = names_of_run(read.trace, titles)
     calls: list[ComparedCall] = []
     for progress, bar in islice(zip(machine.history, read.trace.bars, strict=False), MOST_CALLS):
         about = call_json(bar.number, progress)
@@ -240,6 +242,7 @@ def compared_run(record: RunRecord, read: KeptJournal) -> ComparedRun:
             ComparedCall(
                 bar.number,
                 bar.name,
+                names[bar.number].title,
                 names[bar.number].place,
                 call_status(progress),
                 seconds,
@@ -263,10 +266,11 @@ def compared_run(record: RunRecord, read: KeptJournal) -> ComparedRun:
     )
 
 
-def compared_in_worker(store: Store, run_id: str) -> JSONObject:
+def compared_in_worker(store: Store, run_id: str, titles: JSON) -> JSONObject:
     """Return the `compared_run` of a run as JSON, in a worker process."""
     record = store.runs.find(run_id, caller=SEES_ALL)
-    return compared_run(record, read_until(store, run_id, _WHOLE, _MOST_BYTES)).to_json()
+    read = read_until(store, run_id, _WHOLE, _MOST_BYTES)
+    return compared_run(record, read, ToolTitles.from_json(titles)).to_json()
 
 
 def _beginning(value: JSON) -> str:

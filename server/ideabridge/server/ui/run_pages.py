@@ -26,10 +26,11 @@ from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui import drawing
-from ideabridge.server.ui.call_names import CallName, call_names
+from ideabridge.server.ui.call_names import CallName, names_of_run
 from ideabridge.server.ui.call_results import call_results, value_in_line
 from ideabridge.server.ui.histories import KeptJournal, read_until
 from ideabridge.server.ui.outputs import shown_output
+from ideabridge.server.ui.readable_names import readable
 from ideabridge.server.ui.reference_words import ReferenceWords
 from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.run_rows import run_seconds
@@ -37,12 +38,14 @@ from ideabridge.server.ui.run_sentence import ruled_calls, sentence_of
 from ideabridge.server.ui.showing import in_one_line, text_of
 from ideabridge.server.ui.timeline import (
     ROWS,
+    ChosenRows,
     awaited,
     call_status,
     suppliers,
     timeline,
     why_waited,
 )
+from ideabridge.server.ui.tool_titles import ToolTitles
 from ideabridge.server.views.history import RunHistory, call_json
 from ideabridge.server.views.records import CallOutcomes, input_of, lineage_of, task_of
 from ideabridge.server.views.shown import call_without_ids
@@ -100,7 +103,7 @@ class FailureGroup:
     """Calls of a run to the same tool that failed with the same message.
 
     Attributes:
-        tool: the tool of these calls, or "" for an error in the output.
+        title: the title of the tool of these calls, or "" for an error in the output.
         places: the numbers of the calls.
         message: the error message.
         values: the parameters of the first of these calls, on one line, or "" if that call has no
@@ -112,7 +115,7 @@ class FailureGroup:
         name: the name of the first of these calls on the page, or "" for an error in the output.
     """
 
-    tool: str
+    title: str
     places: list[int]
     message: str
     values: str
@@ -156,7 +159,9 @@ class About:
         return asdict(self)
 
 
-def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About) -> dict[str, Any]:
+def run_values(
+    store: Store, record: RunRecord, read: KeptJournal, about: About, titles: ToolTitles
+) -> dict[str, Any]:
     """Return the values for the page about a run whose journal was read up to `about.at`."""
     trace = read.trace
     history = read.history
@@ -170,9 +175,8 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
     rows = timeline(
         trace,
         None if history is None else history.machine,
-        first=about.calls,
-        status=about.only_status,
-        tool=about.only_tool,
+        titles,
+        chosen=ChosenRows(about.calls, about.only_status, about.only_tool),
         now=end,
         is_left=is_left,
     )
@@ -183,7 +187,7 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
     # Name the run's idea in the line below the title only if there is just one.
     ideas = lineage.pop("ideas", [])
     run_input = input_of(store, record.id)
-    names = call_names(bar.name for bar in trace.bars)
+    names = names_of_run(trace, titles)
     progresses = [] if history is None else history.machine.history
     folded = _UNFOLDED
     results = {}
@@ -208,11 +212,13 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "ideas": ideas,
         "ended": about.status in ENDED,
         "calls": calls,
-        "ruled": ruled_calls(trace),
-        "sentence": sentence_of(trace, progresses, rows.most, folded["explained"], is_left=is_left),
+        "ruled": ruled_calls(trace, names),
+        "sentence": sentence_of(
+            trace, progresses, names, rows.most, folded["explained"], is_left=is_left
+        ),
         "names": names,
         "is_failure": record.summary.errors > 0 and calls.none_succeeded,
-        "tools": sorted({bar.name for bar in trace.bars}),
+        "tools": sorted({(bar.name, module_of(bar, trace)) for bar in trace.bars}),
         "asked": {"is": about.only_status, "tool": about.only_tool},
         "page_rows": ROWS,
         "events_page": _EVENTS,
@@ -221,7 +227,9 @@ def run_values(store: Store, record: RunRecord, read: KeptJournal, about: About)
         "task": _task_of(store, record, run_input),
         "is_own": about.is_own,
         "tool": about.tool,
-        "waits_for": _waits_for(trace) if is_now and about.status == "needs_approval" else "",
+        "waits_for": _waits_for(trace, names)
+        if is_now and about.status == "needs_approval"
+        else "",
         "waits_since": _waits_since(trace) or record.updated,
         **folded,
     }
@@ -275,7 +283,7 @@ def _folded_values(
     is_drawn = about.draws_all or not _MOST_DRAWN_AT_ONCE < calls <= drawing.MAX_CALLS
     graph = None
     if is_drawn:
-        graph = drawing.of_run(machine, trace, f"{about.ui}/runs/{record.id}/calls/")
+        graph = drawing.of_run(machine, trace, names, f"{about.ui}/runs/{record.id}/calls/")
 
     output = without_payloads(machine.output)
     return {
@@ -303,12 +311,12 @@ def _folded_values(
     }
 
 
-def _waits_for(trace: Trace) -> str:
+def _waits_for(trace: Trace, names: list[CallName]) -> str:
     """Return the subject of the decision that a run waits for, in a few words."""
-    names = [bar.name for bar in trace.bars if bar.status == "asking"]
-    if not names:
+    waiting = [names[bar.number].title for bar in trace.bars if bar.status == "asking"]
+    if not waiting:
         return "A plan" if trace.plan_asked is not None else "A call"
-    return names[0] if len(names) == 1 else counted(len(names), "call")
+    return waiting[0] if len(waiting) == 1 else counted(len(waiting), "call")
 
 
 def _waits_since(trace: Trace) -> float | None:
@@ -380,10 +388,12 @@ def _failures(
             values = _values_of_call(place, history) if len(groups) < _MOST_ERRORS else ""
             is_failure = not all_denied and failure.kind not in ("denied", NOT_RUN)
             passes = failure.kind == "unknown" or _PASSES.search(message) is not None
-            name = tool
+            title = readable(tool)
+            name = title
             if isinstance(place, int) and place < len(names):
+                title = names[place].title
                 name = str(names[place])
-            group = FailureGroup(tool, [], message, values, is_failure, passes, name)
+            group = FailureGroup(title, [], message, values, is_failure, passes, name)
             groups[tool, message] = group
         if isinstance(place, int):
             group.places.append(place)
@@ -420,7 +430,7 @@ def _retry_point(history: RunHistory) -> int | None:
 
 
 def call_values(
-    store: Store, record: RunRecord, read: KeptJournal, number: int, ui: str
+    store: Store, record: RunRecord, read: KeptJournal, number: int, ui: str, titles: ToolTitles
 ) -> dict[str, Any]:
     """Return the values for the page about a call. The addresses of all pages begin with `ui`.
 
@@ -433,7 +443,7 @@ def call_values(
     machine = history.machine
     calls = machine.history
     events = [entry for entry in history.entries if getattr(entry.event, "call", None) == number]
-    names = call_names(one.name for one in trace.bars)
+    names = names_of_run(trace, titles)
     waits = [
         (other, names[other], reason)
         for other, reason in sorted(awaited(progress).items())
@@ -532,13 +542,13 @@ def output_image_of(record: RunRecord, read: KeptJournal, place: int) -> list[JS
     return [images[place].kind, base64.b64encode(images[place].data).decode()]
 
 
-def picture_of(record: RunRecord, read: KeptJournal) -> str:
+def picture_of(record: RunRecord, read: KeptJournal, titles: ToolTitles) -> str:
     """Return the first calls of the timeline as SVG."""
     machine = None if read.history is None else read.history.machine
-    whole = timeline(read.trace, machine)
+    whole = timeline(read.trace, machine, titles)
     text = render(
         "picture.svg",
-        title=record.title or record.id,
+        title=titles.run_name(record) if record.title else record.id,
         rows=[row for row in whole.rows if row.number >= 0][:MOST_DRAWN],
         calls=len(read.trace.bars),
         most=whole.most,
@@ -574,21 +584,26 @@ def _call_in(
 # -- whole, in a worker process --------------------------------------------------------------------
 
 
-def run_page(store: Store, run_id: str, members: dict[str, Any], frame: dict[str, Any]) -> str:
-    """Return the page about a run. `members` contains the members of `About`; `frame` contains the
-    values that all pages need.
+def run_page(
+    store: Store, run_id: str, members: dict[str, Any], frame: dict[str, Any], titles: JSON
+) -> str:
+    """Return the page about a run. `members` contains the members of `About`; `frame` and `titles`
+    contain the values that all pages need.
     """
     about = About(**members)
     record = store.runs.find(run_id, caller=SEES_ALL)
-    values = run_values(store, record, read_until(store, run_id, about.at), about)
-    return render("run.html", **frame, **values)
+    read = read_until(store, run_id, about.at)
+    seen = ToolTitles.from_json(titles)
+    values = run_values(store, record, read, about, seen)
+    return render("run.html", titles=seen, **frame, **values)
 
 
-def call_page(store: Store, run_id: str, number: int, frame: dict[str, Any]) -> str:
+def call_page(store: Store, run_id: str, number: int, frame: dict[str, Any], titles: JSON) -> str:
     """Return the page about a call."""
     record = store.runs.find(run_id, caller=SEES_ALL)
-    values = call_values(store, record, _whole(store, run_id), number, frame["ui"])
-    return render("call.html", **frame, **values)
+    seen = ToolTitles.from_json(titles)
+    values = call_values(store, record, _whole(store, run_id), number, frame["ui"], seen)
+    return render("call.html", titles=seen, **frame, **values)
 
 
 def result(store: Store, run_id: str, number: int) -> list[JSON]:
@@ -612,9 +627,10 @@ def output(store: Store, run_id: str) -> list[JSON]:
     return output_file(store.runs.find(run_id, caller=SEES_ALL), _whole(store, run_id))
 
 
-def picture(store: Store, run_id: str) -> str:
+def picture(store: Store, run_id: str, titles: JSON) -> str:
     """See `picture_of`."""
-    return picture_of(store.runs.find(run_id, caller=SEES_ALL), _whole(store, run_id))
+    record = store.runs.find(run_id, caller=SEES_ALL)
+    return picture_of(record, _whole(store, run_id), ToolTitles.from_json(titles))
 
 
 def _whole(store: Store, run_id: str) -> KeptJournal:

@@ -10,7 +10,7 @@ from typing import Final
 from ideabridge.bridge.context.failure import NOT_RUN, read_failure
 from ideabridge.bridge.context.references import clipped
 from ideabridge.bridge.loop.progress import Progress
-from ideabridge.server.ui.readable_names import readable
+from ideabridge.server.ui.call_names import CallName
 from ideabridge.server.ui.stages import MOST_NAMED, stages_of
 from ideabridge.server.ui.timeline import bar_status
 from ideabridge.server.views.trace import CallBar, RuleOfCall, Trace
@@ -23,22 +23,24 @@ _WORDS: Final = {"asking": "waiting for a decision"}
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call, with its status as pages show it, and its state, or None if the journal is not
-    folded.
+    """A call, with its title, its status as pages show it, and its state, or None if the journal is
+    not folded.
     """
 
     bar: CallBar
+    title: str
     status: str
     progress: Progress | None
 
     @property
     def name(self) -> str:
-        return clipped(readable(self.bar.name), _LONGEST_NAME) or "a call"
+        return clipped(self.title, _LONGEST_NAME) or "a call"
 
 
 def sentence_of(
     trace: Trace,
     calls: Sequence[Progress],
+    names: Sequence[CallName],
     most: int,
     explained: Collection[int] = (),
     *,
@@ -51,6 +53,7 @@ def sentence_of(
     Args:
         trace: the trace of the run.
         calls: the calls of the machine of the folded journal, or nothing if it was not folded.
+        names: the names of the calls.
         most: the largest number of calls that ran at the same time.
         explained: the numbers of the calls whose errors the page shows, and thus who denied them.
         is_left: whether no process executes the run, so that none of its calls is still running.
@@ -61,7 +64,7 @@ def sentence_of(
         status = bar_status(bar, progress)
         if is_left and status == "running":
             status = "interrupted"
-        listed.append(_Call(bar, status, progress))
+        listed.append(_Call(bar, names[bar.number].title, status, progress))
 
     if not listed:
         return ""
@@ -82,7 +85,7 @@ class RuledCalls:
 
     Attributes:
         calls: the number of these calls.
-        tools: the names of their tools.
+        tools: the titles of their tools.
         rule: the rule.
     """
 
@@ -91,18 +94,19 @@ class RuledCalls:
     rule: RuleOfCall
 
 
-def ruled_calls(trace: Trace) -> list[RuledCalls]:
+def ruled_calls(trace: Trace, names: Sequence[CallName]) -> list[RuledCalls]:
     """Return the calls of a run that standing rules approved, for each person and day."""
     rules: dict[tuple[str, str], RuleOfCall] = {}
-    names: dict[tuple[str, str], list[str]] = {}
+    tools: dict[tuple[str, str], list[str]] = {}
     for bar in trace.bars:
         if bar.rule is not None:
             key = (bar.rule.by, bar.rule.at[:10])
             rules.setdefault(key, bar.rule)
-            names.setdefault(key, []).append(clipped(readable(bar.name), _LONGEST_NAME))
+            title = clipped(names[bar.number].title, _LONGEST_NAME)
+            tools.setdefault(key, []).append(title)
 
     return [
-        RuledCalls(len(names[key]), tuple(dict.fromkeys(names[key])), rule)
+        RuledCalls(len(tools[key]), tuple(dict.fromkeys(tools[key])), rule)
         for key, rule in rules.items()
     ]
 

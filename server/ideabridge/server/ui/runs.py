@@ -41,6 +41,7 @@ from ideabridge.server.ui.run_comparison import (
 from ideabridge.server.ui.run_pages import About
 from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.tool_titles import ToolTitles
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.records import (
     ListedStatus,
@@ -336,6 +337,7 @@ class RunPages:
         it was after event N.
         """
         record = self._site.record(request, request.path_params["run"])
+        titles = self._site.titles(visitor_of(request))
         at = number_from(request.query_params.get("at", "")) or 0
         waits = record.status in ("needs_approval", "needs_solution")
         about = self._about(request, record)
@@ -353,7 +355,7 @@ class RunPages:
             # Make the page of a large run from its trace.
             if is_folded or (about.at == last and not waits and not read.is_small):
                 values = await compute_in_thread(
-                    run_pages.run_values, self._bridge.store, record, read, about
+                    run_pages.run_values, self._bridge.store, record, read, about, titles
                 )
                 return self._site.page(request, "run.html", cards=cards, **values)
 
@@ -400,10 +402,11 @@ class RunPages:
     ) -> Response:
         """Return a page that a function makes from a run's journal; see `_read`."""
         frame = self._site.frame(request)
+        titles = self._site.titles(visitor_of(request))
         if cards is not None:
             frame["cards"] = asdict(cards)
 
-        text = await self._read(work, record, *arguments, frame)
+        text = await self._read(work, record, *arguments, frame, titles.to_json())
         return HTMLResponse(str(text))
 
     async def _read(self, work: Callable[..., JSON], record: RunRecord, *arguments: JSON) -> JSON:
@@ -436,6 +439,7 @@ class RunPages:
             return OpenCards()
 
         visitor = visitor_of(request)
+        titles = self._site.titles(visitor)
         path = request.url.path
         compared = [
             (pending, await earlier_call(self._site, pending))
@@ -445,9 +449,14 @@ class RunPages:
 
         def written() -> OpenCards:
             cards = cards_of(compared, visitor, waiting)
-            now = time.time()
             text = render(
-                "cards.html", cards=cards, ui=self._site.prefix, path=path, now=now, visitor=visitor
+                "cards.html",
+                cards=cards,
+                ui=self._site.prefix,
+                path=path,
+                now=time.time(),
+                visitor=visitor,
+                titles=titles,
             )
             return OpenCards(text, len(decisions) - len(cards))
 
@@ -457,13 +466,14 @@ class RunPages:
     async def picture(self, request: Request) -> Response:
         """Return the first calls of the timeline as a separate image file."""
         record = self._site.record(request, request.path_params["run"])
+        titles = self._site.titles(visitor_of(request))
         text: JSON = None
         async with self._site.histories.reading(record.id) as read:
             if read.history is not None or not read.is_small:
-                text = await compute_in_thread(run_pages.picture_of, record, read)
+                text = await compute_in_thread(run_pages.picture_of, record, read, titles)
 
         if text is None:
-            text = await self._read(run_pages.picture, record)
+            text = await self._read(run_pages.picture, record, titles.to_json())
         return Response(str(text), media_type="image/svg+xml")
 
     async def output(self, request: Request) -> Response:
@@ -501,8 +511,9 @@ class RunPages:
         other = None
         if chosen:
             other = self._site.record(request, chosen)
-            before = await self._compared(other)
-            now = await self._compared(record)
+            titles = self._site.titles(visitor_of(request))
+            before = await self._compared(other, titles)
+            now = await self._compared(record, titles)
             comparison = await compute_in_thread(comparison_of, before, now)
 
         shown = {run.id: run for run in (record, other, *earlier) if run is not None}
@@ -526,14 +537,14 @@ class RunPages:
         )
         return [run for run in page if run.title == record.title]
 
-    async def _compared(self, record: RunRecord) -> ComparedRun:
+    async def _compared(self, record: RunRecord, titles: ToolTitles) -> ComparedRun:
         """Return the parts of a run that a comparison needs."""
         compared: JSON = None
         async with self._site.histories.reading(record.id, fold=True) as read:
             if read.history is not None:
-                return await compute_in_thread(compared_run, record, read)
+                return await compute_in_thread(compared_run, record, read, titles)
 
-        compared = await self._read(compared_in_worker, record)
+        compared = await self._read(compared_in_worker, record, titles.to_json())
         return ComparedRun.from_json(compared)
 
     async def cancel(self, request: Request) -> Response:
@@ -621,6 +632,7 @@ class RunPages:
                     read,
                     number,
                     self._site.prefix,
+                    self._site.titles(visitor_of(request)),
                 )
                 return self._site.page(request, "call.html", **values)
 

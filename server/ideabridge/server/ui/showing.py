@@ -22,9 +22,6 @@ from ideabridge.server.ui.readable_names import (
     code_name_of,
     is_spelling_of,
     readable,
-    run_name,
-    title_in_words,
-    tool_title,
 )
 from ideabridge.server.views.text import Beginning, source_text
 from ideabridge.tools.encoding import JSON, encode
@@ -445,10 +442,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "failure_reason": failure_reason,
     "problem_of": problem_of,
     "without_login": without_login,
-    "run_name": run_name,
     "readable": readable,
-    "tool_title": tool_title,
-    "title_in_words": title_in_words,
     "code_name_of": code_name_of,
     "is_spelling_of": is_spelling_of,
     "as_read_by": as_read_by,

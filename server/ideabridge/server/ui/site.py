@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -52,9 +53,11 @@ from ideabridge.server.ui.access import (
 from ideabridge.server.ui.histories import Histories
 from ideabridge.server.ui.rendering import FILES, render
 from ideabridge.server.ui.showing import light
+from ideabridge.server.ui.tool_titles import ToolTitles
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.threads import compute_in_thread
+from ideabridge.tools.tool import Tool
 
 if TYPE_CHECKING:
     from ideabridge.server.server import Front
@@ -136,6 +139,7 @@ class Site:
         self.histories = Histories(bridge.store)
         self._has_workspaces = has_workspaces
         self._stirred = 0
+        self._titles: dict[str | None, tuple[list[Tool], ToolTitles]] = {}
 
     def application(self, routes: Iterable[Route]) -> Starlette:
         """Return the application with its own routes and those of the pages. Requests pass through
@@ -167,15 +171,22 @@ class Site:
 
     def page(self, request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
         """Return a page made from a template, with the frame that all pages have."""
-        return HTMLResponse(render(template, **self.frame(request), **values), code)
+        return HTMLResponse(self._rendered(request, template, values)(), code)
 
     async def page_beside(
         self, request: Request, template: str, *, code: int = 200, **values: Any
     ) -> Response:
         """Return a page with values that can be large. A thread renders its text."""
-        frame = self.frame(request)
-        text = await compute_in_thread(lambda: render(template, **frame, **values))
+        text = await compute_in_thread(self._rendered(request, template, values))
         return HTMLResponse(text, code)
+
+    def _rendered(
+        self, request: Request, template: str, values: dict[str, Any]
+    ) -> Callable[[], str]:
+        """Return a function that renders a page."""
+        frame = self.frame(request)
+        titles = self.titles(visitor_of(request))
+        return partial(render, template, titles=titles, **frame, **values)
 
     def frame(self, request: Request) -> JSONObject:
         """Return the values that the templates of all pages need. This method removes the messages
@@ -236,6 +247,22 @@ class Site:
         offer = self.bridge.offer.to(visitor.caller)
         statuses = self.bridge.modules.statuses()
         return [status for status in statuses if offer.has_server(status.name)]
+
+    def titles(self, visitor: Visitor) -> ToolTitles:
+        """Return the titles of the tools that the visitor's profile has. Titles of a server that is
+        not connected are those of its latest list.
+        """
+        offer = self.bridge.offer.to(visitor.caller)
+        profile = None if offer.profile is None else offer.profile.name
+        known = offer.known
+        latest = self._titles.get(profile)
+        # The list is the same object until something changes.
+        if latest is not None and latest[0] is known:
+            return latest[1]
+
+        titles = ToolTitles.of_tools(known)
+        self._titles[profile] = (known, titles)
+        return titles
 
     def unused_files(self, visitor: Visitor) -> list[str]:
         """Return a sentence for each configuration file or tool file whose current content is not

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from ideabridge.bridge.lifting.plain import OpenPoint
 from ideabridge.bridge.publishing.suggestions import Suggestion
 from ideabridge.server.ui.forms import number_from
-from ideabridge.server.ui.readable_names import in_words, readable
+from ideabridge.server.ui.tool_titles import ToolTitles
 from ideabridge.tools.names import counted
 
 _MOST_STEPS: Final = 3
@@ -29,7 +29,7 @@ class SuggestedTool:
     Attributes:
         suggestion: the suggestion.
         title: a description of the steps.
-        steps: the tools of the first steps, in words, or nothing if the title names all steps.
+        steps: the titles of the tools of the first steps, or nothing if the title names all steps.
         asks_for: the parameters that callers must pass, those with the same value once.
         doubts: what a person still has to choose, as parts of a sentence.
         review: the query string of the page on which a person reviews the tool before publishing
@@ -44,7 +44,7 @@ class SuggestedTool:
     review: str
 
     @classmethod
-    def of(cls, suggestion: Suggestion) -> SuggestedTool:
+    def of(cls, suggestion: Suggestion, titles: ToolTitles) -> SuggestedTool:
         """Describe a suggestion."""
         latest, *others = suggestion.occurrences
         query = [("ref", latest.ref)]
@@ -53,21 +53,21 @@ class SuggestedTool:
         query.append(("name", suggestion.name))
         steps: list[str] = []
         if len(suggestion.tools) > _MOST_STEPS:
-            steps = [readable(tool) for tool in suggestion.tools[:_LISTED_STEPS]]
+            steps = [titles.of(tool) for tool in suggestion.tools[:_LISTED_STEPS]]
         asks_for = [name for name in suggestion.required if name not in suggestion.repeated]
         return cls(
             suggestion=suggestion,
-            title=_title(suggestion.tools),
+            title=_title(suggestion.tools, titles),
             steps=steps,
             asks_for=asks_for,
-            doubts=_doubts(suggestion),
+            doubts=_doubts(suggestion, titles),
             review=urlencode(query),
         )
 
 
-def _title(tools: tuple[str, ...]) -> str:
+def _title(tools: tuple[str, ...], titles: ToolTitles) -> str:
     """Return the steps as a sentence, such as `Find customer, then list orders`."""
-    named = [in_words(tool) for tool in tools[:_MOST_STEPS]]
+    named = [titles.in_words(tool) for tool in tools[:_MOST_STEPS]]
     more = len(tools) - len(named)
     if more:
         named.append(counted(more, "more step"))
@@ -75,13 +75,13 @@ def _title(tools: tuple[str, ...]) -> str:
     return f"{title[:1].upper()}{title[1:]}"
 
 
-def _doubts(suggestion: Suggestion) -> list[str]:
+def _doubts(suggestion: Suggestion, titles: ToolTitles) -> list[str]:
     dropped: list[str] = []
     doubts: list[str] = []
     for point in suggestion.open:
         step = _step_at(point)
         if point.kind == "dropped_result" and step is not None and step < len(suggestion.tools):
-            dropped.append(suggestion.tools[step])
+            dropped.append(titles.of(suggestion.tools[step]))
         else:
             doubts.append(point.why)
 
@@ -99,12 +99,14 @@ def _step_at(point: OpenPoint) -> int | None:
 
 
 def _without_results(dropped: list[str], steps: int) -> str:
-    """Return what to choose about steps whose results the tool neither uses nor returns."""
+    """Return what to choose about steps whose results the tool neither uses nor returns, given the
+    titles of the tools of these steps.
+    """
     if len(dropped) == steps and steps > 1:
         return "which result it returns"
     if len(dropped) == 1:
-        return f"whether to return the result of {readable(dropped[0])}, which no step uses"
+        return f"whether to return the result of {dropped[0]}, which no step uses"
 
-    *first, last = dict.fromkeys(map(readable, dropped))
+    *first, last = dict.fromkeys(dropped)
     named = f"{', '.join(first)} and {last}" if first else last
     return f"whether to return the results of {named}, which no step uses"

@@ -17,9 +17,10 @@ from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.bridge.loop.graph import only_reads
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
-from ideabridge.server.ui.call_names import CallName, call_names
+from ideabridge.server.ui.call_names import CallName, names_of_run
 from ideabridge.server.ui.showing import duration
 from ideabridge.server.ui.stages import in_order
+from ideabridge.server.ui.tool_titles import NO_TITLES, ToolTitles
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.names import counted
 
@@ -83,7 +84,8 @@ class Row:
 
     Attributes:
         number: the number of the call, or -1 for an answer from the mind.
-        place: the place of the call among those of the same tool; see `CallName`.
+        name: the name of the tool, or of the mind.
+        title, place: the title of the tool, and the place of the call; see `CallName`.
         left, width: the position and width of the bar that shows the execution, in per cent of the
             run, or None before the execution starts.
         asked: the bar from the first question about the call to the last decision on it.
@@ -96,6 +98,7 @@ class Row:
 
     number: int
     name: str
+    title: str
     place: str
     module: str
     instance: str
@@ -152,13 +155,35 @@ class Timeline:
         return texts
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenRows:
+    """The rows that a visitor chooses to see.
+
+    Attributes:
+        first: the position of the page's first row among these rows.
+        status: the status of the rows, or "" for all.
+        tool: the name of the tool of the rows, or "" for all.
+    """
+
+    first: int = 0
+    status: str = ""
+    tool: str = ""
+
+    def has(self, bar: CallBar) -> bool:
+        """Return whether the row of a call is among them."""
+        has_status = not self.status or bar.status == self.status
+        return has_status and (not self.tool or bar.name == self.tool)
+
+
+ALL_ROWS: Final = ChosenRows()
+
+
 def timeline(
     trace: Trace,
     machine: Machine | None,
+    titles: ToolTitles = NO_TITLES,
     *,
-    first: int = 0,
-    status: str = "",
-    tool: str = "",
+    chosen: ChosenRows = ALL_ROWS,
     now: float | None = None,
     is_left: bool = False,
 ) -> Timeline:
@@ -168,9 +193,8 @@ def timeline(
         trace: the trace of the run.
         machine: the machine of the folded journal, which knows why calls waited, and the exact
             status of calls that never started; None if the journal was not folded.
-        first: the position of the page's first row.
-        status: the status of the rows to return, or "" for all.
-        tool: the tool of the rows to return, or "" for all.
+        titles: the titles of the tools.
+        chosen: the rows to return.
         now: the time at which calls that are still running end in the timeline, or None for the
             current time.
         is_left: whether no process executes the run, so that none of its calls is still running.
@@ -182,20 +206,17 @@ def timeline(
     ran = _ran(trace.bars, end)
     answered = _ran(trace.minds, end) if trace.mind else []
     axis = Axis.of([*ran, *answered], begun, end, is_round=True)
-    chosen = [
-        bar
-        for bar in bars
-        if (not status or bar.status == status) and (not tool or bar.name == tool)
-    ]
-    names = call_names(bar.name for bar in trace.bars)
-    rows = [_row(bar, trace, machine, axis, names, is_left) for bar in chosen[first : first + ROWS]]
+    listed = list(filter(chosen.has, bars))
+    names = names_of_run(trace, titles)
+    shown = listed[chosen.first : chosen.first + ROWS]
+    rows = [_row(bar, trace, machine, axis, names, is_left) for bar in shown]
     most, density = _density(ran, axis)
     return Timeline(
         rows,
-        first,
-        len(chosen),
+        chosen.first,
+        len(listed),
         most,
-        density if len(chosen) > ROWS else [],
+        density if len(listed) > ROWS else [],
         end - begun,
         axis.ticks(),
         axis.breaks(),
@@ -240,6 +261,7 @@ def _row(
     return Row(
         number=bar.number,
         name=bar.name,
+        title=names[bar.number].title if bar.number >= 0 else "",
         place=names[bar.number].place if bar.number >= 0 else "",
         module=module_of(bar, trace),
         instance=WrittenCall.of(bar.call).instance or "",

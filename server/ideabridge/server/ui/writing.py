@@ -266,10 +266,12 @@ class WritingPage:
 
     def _tools(self, request: Request) -> FormTools:
         """Return the tools that the visitor can call, with those made here."""
-        caller = visitor_of(request).caller
+        visitor = visitor_of(request)
+        caller = visitor.caller
         offered = TaskTools(self._bridge.offer, ("*", f"{IDEA}*"), caller=caller).present().tools
         callable_here = [tool for tool in offered if page_of(self._bridge, tool)]
-        return FormTools(callable_here, partial(self._bridge.observed, caller=caller))
+        observed = partial(self._bridge.observed, caller=caller)
+        return FormTools(callable_here, observed, self._site.titles(visitor))
 
     # -- both --------------------------------------------------------------------------------------
 
