@@ -1,16 +1,16 @@
-"""Access: decides who is allowed to open the page, and checks each request to it.
+"""Access: decides who may open the page, and checks each request to it.
 
-The page shows results from tools and lets a person approve calls. So it must not be used by another
-web page through the person's browser, or by a program that can merely reach its address:
+The page shows results from tools and lets a person approve calls. Neither another web page in the
+person's browser nor a program that can merely reach the address may use it:
 
 - A visitor has a session with a random key in a cookie (`HttpOnly`, `SameSite=Strict`). The session
   begins with a token or with the owner's link. The gate checks the token again while requests are
   in progress.
-- Without users and without a token, anybody who reaches the page can read it. Every change still
-  needs a session: a model that can send requests to this machine must not approve its own calls.
+- Without users and a token, anyone who can reach the page can read it. Every change still needs a
+  session: a model that can send requests to this machine must not approve its own calls.
 - Every POST must contain the session's secret in its form, and must come from this page according
   to `Origin` and `Sec-Fetch-Site`.
-- The answers allow only scripts and styles from this server, and no frames
+- Responses allow only scripts and styles from this server, and no frames
   (`Content-Security-Policy`).
 """
 
@@ -131,7 +131,7 @@ class PageLink:
     """A link to another page.
 
     Attributes:
-        path: the path of a page after the prefix of the site.
+        path: the path of the page, without the site's prefix.
         label: the text of the link.
     """
 
@@ -144,8 +144,8 @@ class Note:
     """A message to show on the next page that a visitor opens.
 
     Attributes:
-        kind: an `ask` says that something still has to be done; a `text` is for the visitor to
-            copy.
+        kind: `ask` if something still has to be done, or `text` if the message is for the visitor
+            to copy.
         text: the message.
         link: the page that the message links to, or None.
     """
@@ -157,20 +157,21 @@ class Note:
 
 @dataclass(slots=True)
 class Visitor:
-    """Someone who looks at the page.
+    """A person viewing the page.
 
     Attributes:
         caller: the caller whose runs the visitor sees: `local`, `user:NAME` or `token_HASH`.
-        token: the token that the session began with, or None if it began with the owner's link or
-            there is no session.
-        secret: the string that every form of the session contains, or "" for a visitor without a
-            session, who can only read.
-        used: the time at which the session was last used, on the monotonic clock.
-        began: the time when the session began, in seconds since 1970.
-        address: the network address from which the session began, or "" if it is not known.
+        token: the token that started the session, or None if the session began with the owner's
+            link or there is no session.
+        secret: the string that every form of the session contains, or "" if the visitor has no
+            session and can only read.
+        used: when the session was last used, on the monotonic clock.
+        began: when the session began, in seconds since 1970.
+        address: the network address from which the session began, or "" if unknown.
         agent: the `User-Agent` of the browser that began the session, or "".
-        notes: messages for the next page.
-        manages: whether the visitor is the store's owner or an admin, and so sees all users' runs.
+        notes: messages to show on the next page.
+        manages: whether the visitor is the store's owner or an admin, and can therefore see all
+            users' runs.
     """
 
     caller: str
@@ -185,13 +186,13 @@ class Visitor:
 
     @property
     def may_change(self) -> bool:
-        """True if the visitor has a session, and so is allowed to make changes."""
+        """True if the visitor has a session and can therefore make changes."""
         return bool(self.secret)
 
     @property
     def is_owner(self) -> bool:
-        """True if the session began with the owner's link rather than with a token. The link works
-        only once.
+        """True if the session began with the owner's link, which works only once, and not with a
+        token.
         """
         return self.may_change and self.caller == LOCAL and self.token is None
 
@@ -202,21 +203,19 @@ class Visitor:
 
     @property
     def decider(self) -> Decider:
-        """The decider to record when this visitor makes a decision."""
+        """The decider to record for this visitor's decisions."""
         return Decider("person", "page", self.name)
 
     @property
     def scope(self) -> Viewer:
-        """The viewer for queries of the store: `SEES_ALL` if the visitor manages, and otherwise the
-        visitor's caller.
+        """The viewer for store queries: `SEES_ALL` if the visitor manages, otherwise the visitor's
+        caller.
         """
         return SEES_ALL if self.manages else self.caller
 
 
 class NotAManagerError(IdeabridgeError):
-    """The visitor is not allowed to see or change something because only the owner of the store and
-    admins are.
-    """
+    """Raised when a visitor tries to see or change what only the store's owner and admins may."""
 
 
 class UnknownSessionError(IdeabridgeError):
@@ -224,8 +223,8 @@ class UnknownSessionError(IdeabridgeError):
 
 
 class NotTheOwnerError(IdeabridgeError):
-    """The visitor is not allowed to do something because only the owner is, in a session that began
-    with the owner's link.
+    """Raised when a visitor tries to do what only the owner may, in a session that began with the
+    owner's link.
     """
 
 
@@ -247,14 +246,14 @@ def expect_owner(visitor: Visitor) -> None:
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Return the visitor who sent a request that `Access` passed on."""
+    """Return the visitor who sent a request that has passed `Access`."""
     visitor = request.scope[VISITOR]
     assert isinstance(visitor, Visitor)
     return visitor
 
 
 def form_of(request: Request) -> FormFields:
-    """Return the form of a POST that `Access` passed on."""
+    """Return the form of a POST request that has passed `Access`."""
     form = request.scope[FORM]
     assert isinstance(form, FormFields)
     return form
@@ -262,18 +261,17 @@ def form_of(request: Request) -> FormFields:
 
 @dataclass(frozen=True, slots=True)
 class PageSession:
-    """A session on the page, as people see it.
+    """A session on the page, as the page lists it.
 
     Attributes:
         id: identifies the session without revealing its key.
         caller: the caller of the visitor.
         is_owner: whether the session began with the owner's link.
         idle: the number of seconds since the session was last used.
-        began: the time when the session began, in seconds since 1970.
-        address: the network address from which the session began, or "" if it is not known.
-        browser: the browser that began the session, such as `Firefox on Linux`, or "" if it is not
-            known.
-        is_own: whether the session belongs to the visitor who makes the request.
+        began: when the session began, in seconds since 1970.
+        address: the network address from which the session began, or "" if unknown.
+        browser: the browser that began the session, such as `Firefox on Linux`, or "" if unknown.
+        is_own: whether this is the session that makes the request.
     """
 
     id: str
@@ -292,7 +290,7 @@ class PageSession:
 
 
 def access_of(request: Request) -> Access:
-    """Return the `Access` that has passed a request on to the page."""
+    """Return the `Access` that let the request through."""
     access = request.scope[_ACCESS]
     assert isinstance(access, Access)
     return access
@@ -305,7 +303,7 @@ class FormFields:
         self.fields = list(fields)
 
     def get(self, name: str, otherwise: str = "") -> str:
-        """Return the first field with this name, with Python's line endings."""
+        """Return the value of the first field named `name`, with Unix line endings."""
         return next(
             (value.replace("\r\n", "\n") for key, value in self.fields if key == name), otherwise
         )
@@ -315,21 +313,20 @@ class FormFields:
         return [value for key, value in self.fields if key == name]
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """Return the first field with each name that begins with this prefix, keyed by the rest of
-        the name.
+        """Return the first value of each field whose name begins with `prefix`, keyed by the rest
+        of the name.
         """
         names = [name for name, _ in self.fields if name.startswith(prefix)]
         return {name.removeprefix(prefix): self.get(name) for name in names}
 
 
 class Access:
-    """The `Door` to the page; see the docstring of this file.
+    """The `Door` to the page. The module docstring describes the rules.
 
     Args:
         app: the page.
         credentials: checks tokens.
-        store: the store, which contains the users, what each of them is allowed to see, and the
-            owner's links.
+        store: the store, which contains the users, what each user may see, and the owner's links.
         quotas: counts what callers use.
     """
 
@@ -427,7 +424,7 @@ class Access:
         await self._app(scope, receive, guarded)
 
     async def _read_form(self, scope: Scope, receive: Receive) -> FormFields | Response:
-        """Return the form of a POST, or the answer that refuses it."""
+        """Return the form of a POST request, or the response that refuses the request."""
         visitor: Visitor | None = scope[VISITOR]
         connection = connection_of(scope)
         most = _MOST_SIGN_IN if visitor is None else MAX_FORM
@@ -455,7 +452,7 @@ class Access:
     # -- sessions ----------------------------------------------------------------------------------
 
     async def _visitor(self, key: str) -> Visitor | None:
-        """Return the visitor that a session belongs to, or None if the session does not exist or
+        """Return the visitor whose session has this key, or None if the session does not exist or
         its token is no longer valid.
         """
         self._forget_idle()
@@ -478,7 +475,7 @@ class Access:
         return visitor
 
     def _begin(self, caller: str, token: bytes | None, scope: Scope) -> str:
-        """Begin a session for the sender of a request, and return its key."""
+        """Begin a session for the sender of a request and return the session's key."""
         own = [key for key, visitor in self._sessions.items() if visitor.caller == caller]
         if len(own) >= _MOST_SESSIONS:
             del self._sessions[own[0]]
@@ -503,8 +500,8 @@ class Access:
             del self._sessions[key]
 
     async def sign_in(self, token: str, scope: Scope) -> str | None:
-        """Begin a session with a token. Return the key for the cookie, or None if the token is not
-        valid.
+        """Begin a session with a token. Return the key for the cookie, or None if the token is
+        invalid.
 
         Raises:
             MissingScopeError: the token lacks a scope.
@@ -521,8 +518,8 @@ class Access:
         return self._begin(access.client_id, token_bytes, scope)
 
     def follow_link(self, key: str, scope: Scope) -> str | None:
-        """Begin a session with a link. Return the key for the cookie, or None if the link was
-        already used or is too old.
+        """Begin a session with the owner's link. Return the key for the cookie, or None if the link
+        has already been used or has expired.
 
         Raises:
             QuotaError: too many attempts from the visitor's address have failed.
@@ -541,7 +538,7 @@ class Access:
         """Return the sessions in this process, most recently used first.
 
         Args:
-            visitor: the visitor who makes the request, whose own session is marked.
+            visitor: the visitor making the request, whose own session is marked.
         """
         now = time.monotonic()
         return [
@@ -559,8 +556,7 @@ class Access:
         ]
 
     def end_session(self, session_id: str, visitor: Visitor) -> PageSession:
-        """End a session. Only the owner is allowed to end a session that began with the owner's
-        link.
+        """End a session. Only the owner may end a session that began with the owner's link.
 
         Raises:
             UnknownSessionError: the session no longer exists.
@@ -575,8 +571,8 @@ class Access:
         raise UnknownSessionError("this session has already ended")
 
     def end_other_sessions(self, visitor: Visitor) -> int:
-        """End every session that a visitor is allowed to end, except the visitor's own. Return the
-        number of sessions that were ended.
+        """End every session that the visitor may end, except the visitor's own. Return the number
+        of sessions ended.
         """
         others = [
             key
@@ -593,17 +589,17 @@ class Access:
 
 
 def _address(scope: Scope) -> str:
-    """Return the network address that a request comes from. Behind a proxy, this is the address of
-    the proxy.
+    """Return the network address that a request comes from, which is the proxy's address if there
+    is a proxy.
     """
     return scope["client"][0] if scope["client"] else ""
 
 
 def _browser(agent: str) -> str:
-    """Return the browser and the system that a `User-Agent` names, or "" if it names no known
+    """Return the browser and operating system that a `User-Agent` names, or "" if it names no known
     browser.
 
-    Anybody can send any name, so this only helps people to recognise their sessions.
+    The header can contain anything, so the result only helps people recognise their sessions.
     """
     browser = next((name for sign, name in _BROWSERS if sign in agent), "")
     system = next((name for sign, name in _SYSTEMS if sign in agent), "")
@@ -615,15 +611,15 @@ def _session_id(key: str) -> str:
 
 
 def cookie(scope: Scope, key: str) -> str:
-    """Return the header that sets the session's cookie. An empty key deletes the cookie."""
+    """Return the header that sets the session cookie, or deletes it if `key` is empty."""
     ends = "" if key else "; Max-Age=0"
     place = "Path=/; Secure" if is_encrypted(scope) else f"Path={PAGE}"
     return f"{_cookie_name(scope)}={key}; {place}; HttpOnly; SameSite=Strict{ends}"
 
 
 def _cookie_name(scope: Scope) -> str:
-    """Return the name of the cookie. The name contains the port, because browsers send cookies to
-    every port of a host.
+    """Return the name of the cookie, which contains the port because browsers send cookies to every
+    port of a host.
     """
     name = f"ideabridge_ui_{scope['server'][1]}"
     # Browsers accept a cookie with this prefix only over an encrypted connection and only from this
@@ -635,8 +631,8 @@ def is_encrypted(scope: Scope) -> bool:
     """Return whether the browser's connection is encrypted, as far as the server can tell from a
     proxy's headers.
 
-    If a client falsely claims an encrypted connection, the only consequence is that its browser
-    does not store the cookie.
+    If a client falsely claims that its connection is encrypted, its browser merely does not store
+    the cookie.
     """
     return scope.get("scheme") == "https" or header(scope, b"x-forwarded-proto") == "https"
 
@@ -646,7 +642,7 @@ def _session_key(scope: Scope) -> str:
 
 
 def _comes_from_elsewhere(headers: Headers) -> bool:
-    """Return whether a browser reports that a form was sent from another site."""
+    """Return whether the headers say that a form was sent from another site."""
     origin = headers.get("origin")
     site = headers.get("sec-fetch-site")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
@@ -655,8 +651,8 @@ def _comes_from_elsewhere(headers: Headers) -> bool:
 
 
 def _is_part_of_another_site(headers: Headers) -> bool:
-    """Return whether a browser loads something as part of another site's page, such as an image.
-    Following a link does not count.
+    """Return whether a browser is loading something, such as an image, as part of another site's
+    page. Following a link does not count.
     """
     return (
         headers.get("sec-fetch-site") == "cross-site"

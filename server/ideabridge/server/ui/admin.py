@@ -108,7 +108,9 @@ class AdminPages:
         return guarded
 
     async def show(self, request: Request) -> Response:
-        """Show the server with its store, or with `show`, the users or the limits."""
+        """Show the server and its store or, depending on the `show` parameter, the users or the
+        limits.
+        """
         bridge = self._bridge
         store = self._bridge.store
         configuration = bridge.configuration
@@ -164,7 +166,7 @@ class AdminPages:
         )
 
     async def doctor(self, request: Request) -> Response:
-        """Show the results that `ideabridge doctor` would report about this process."""
+        """Show what `ideabridge doctor` would report about this process."""
         bridge = self._bridge
         findings = Findings()
         checks.check_program(findings)
@@ -197,7 +199,7 @@ class AdminPages:
         )
 
     async def show_user(self, request: Request) -> Response:
-        """Show one user, with the user's tokens and the settings that can be changed."""
+        """Show one user, with the user's tokens and editable settings."""
         users = self._bridge.store.users
         user = users.get(request.path_params["name"])
         tokens = [token for token in users.tokens() if token.user == user.name]
@@ -210,7 +212,7 @@ class AdminPages:
         )
 
     async def change_limits(self, request: Request) -> Response:
-        """Change the limits for runs that the configuration file sets."""
+        """Change the limits for runs in the configuration file."""
         expect_owner(visitor_of(request))
         form = form_of(request)
         file = file_to_change(self._bridge.configuration)
@@ -280,9 +282,7 @@ class AdminPages:
         return self._invite(request, users.get(name), text)
 
     def _invite(self, request: Request, user: User, token: str) -> Response:
-        """Show a text that contains the token, to be passed on to a user. The text is shown only
-        once.
-        """
+        """Show, only once, a text with the token to pass on to a user."""
         visitor = visitor_of(request)
         note = f"Hand this over to {user.name}. It has the token, which is not shown again:"
         visitor.notes.append(Note("good", note))
@@ -307,11 +307,10 @@ class AdminPages:
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """The results of checks about one topic, such as an assistant, that are not fine.
+    """Check results for one topic, such as an assistant, that need attention.
 
     Attributes:
-        results: the results, at least one: first what is wrong, then warnings, then what is not set
-            up.
+        results: at least one result, with errors first, then warnings, then what is not set up.
     """
 
     results: list[CheckResult]
@@ -323,7 +322,7 @@ class Concern:
 
     @property
     def parts(self) -> tuple[str, str]:
-        """The kind of the topic, and its name; see `CheckResult.parts`."""
+        """The kind and the name of the topic; see `CheckResult.parts`."""
         return self.results[0].parts
 
     @property
@@ -343,7 +342,7 @@ class Concern:
 
 
 def _concerns(results: Sequence[CheckResult]) -> list[Concern]:
-    """Return the results that are not fine, grouped by topic."""
+    """Return the results that need attention, grouped by topic."""
     by_topic: dict[str, list[CheckResult]] = {}
     for result in results:
         if result.state != "ok" or result.is_unused:
@@ -357,7 +356,9 @@ def _concerns(results: Sequence[CheckResult]) -> list[Concern]:
 
 
 def _last_calls(store: Store, visitor: Visitor) -> dict[str, str]:
-    """Return how long ago each assistant called lately, keyed by its name. This function blocks."""
+    """Return how long ago each recent assistant last called, keyed by its name. This function
+    blocks.
+    """
     now = time.time()
     return {
         assistant.name: age_text(now - assistant.seen.at)
@@ -372,9 +373,9 @@ class UserRow:
 
     Attributes:
         user: the user.
-        valid: the number of the user's valid tokens.
-        used: the time at which one of the tokens was last used, as ISO 8601 in UTC, or None if none
-            was used.
+        valid: how many valid tokens the user has.
+        used: when any of these tokens was last used, as ISO 8601 in UTC, or None if none has been
+            used.
         is_self: whether the user is the visitor.
     """
 
@@ -389,8 +390,8 @@ class LimitField:
     """A limit for runs that can be changed on the page.
 
     Attributes:
-        limit: the limit and the texts that describe it.
-        value: the value of the limit, or "" for no limit.
+        limit: the limit and its description.
+        value: the limit's value, or "" if there is no limit.
     """
 
     limit: ChangedLimit
@@ -399,14 +400,14 @@ class LimitField:
 
 @dataclass(frozen=True, slots=True)
 class ChangedLimit:
-    """A limit for runs that the page can change, and the texts that describe it.
+    """A limit for runs that the page can change, with its description.
 
     Attributes:
-        key: the limit's key in the configuration.
-        label: the name of the limit for people.
+        key: the limit's configuration key.
+        label: the limit's name on the page.
         unit: the unit of the limit.
         hint: a sentence that explains the limit.
-        may_be_empty: whether there can be no limit.
+        may_be_empty: whether the limit can be turned off.
     """
 
     key: str
@@ -459,8 +460,8 @@ def _limit_fields(limits: Limits) -> list[LimitField]:
 
 
 def _write_limits(path: Path, form: FormFields, present: Limits) -> None:
-    """Compare the limits in a form with the current limits, and write the limits that differ to a
-    configuration file. All other bytes stay the same. This function blocks.
+    """Write the limits of a form that differ from the current ones to a configuration file, and
+    leave all other bytes unchanged. This function blocks.
 
     Raises:
         ArgumentError: a limit is not a number.
@@ -486,7 +487,7 @@ def _write_limits(path: Path, form: FormFields, present: Limits) -> None:
 
 
 def _number_of(text: str, limit: ChangedLimit) -> int | float | None:
-    """Return the number that a field contains, or None for no limit.
+    """Return the number in a field, or None if the field means no limit.
 
     Raises:
         ArgumentError: the text is not a number.
@@ -504,7 +505,7 @@ def _number_of(text: str, limit: ChangedLimit) -> int | float | None:
 
 
 def _approval(configuration: Configuration) -> str:
-    """Return a phrase about the calls that ask for approval."""
+    """Return a phrase that says which calls ask for approval."""
     parts = approval_parts(configuration.approval_setting)
     words = [
         _APPROVALS.get(part, part) if isinstance(part, str) else "as the rules say"
@@ -529,10 +530,10 @@ def _page_of(name: str) -> str:
 
 
 def _invitation(request: Request, user: User, token: str) -> str:
-    """Return the text that a user needs to connect.
+    """Return the instructions that a user needs to connect.
 
-    The address is the one that the visitor's browser uses, so the user must also be able to reach
-    this server there.
+    They contain the address that the visitor's browser uses, so this address must also be reachable
+    for the user.
     """
     scheme = "https" if is_encrypted(request.scope) else "http"
     base = f"{scheme}://{request.headers['host']}"
@@ -558,7 +559,7 @@ def _invitation(request: Request, user: User, token: str) -> str:
 
 
 def _limits(configuration: Configuration) -> list[tuple[str, str]]:
-    """Return (name, value) for each limit that the page shows but cannot change."""
+    """Return the name and value of each limit that the page shows but cannot change."""
     limits = configuration.limits
     users = configuration.users
     return [

@@ -1,8 +1,7 @@
-"""Approvals: lists the open decisions of all runs and the decisions already made, and makes
-decisions.
+"""Approvals: lists the open and past decisions of all runs, and makes decisions.
 
-A form that allows something must contain the seal of the question, which proves that the page
-showed the question in full (`views/shown.py`). Without the seal, a visitor can only refuse.
+A form that allows a call must contain the question's seal, which proves that the page showed the
+question in full (`views/shown.py`). Without the seal, a visitor can only refuse.
 """
 
 from __future__ import annotations
@@ -159,11 +158,11 @@ DECLARED: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """What a tool can do, as it declares itself.
+    """The effect that a tool declares.
 
     Attributes:
-        words: the effect, in words that follow "it".
-        style: the style of the words: `bad`, `ask`, or "" for an effect that is nothing unusual.
+        words: the effect, as a phrase that follows "it".
+        style: the style of the phrase: `bad`, `ask`, or "" if the effect is not unusual.
     """
 
     words: str
@@ -172,13 +171,13 @@ class Risk:
 
 @dataclass(frozen=True, slots=True)
 class SharedThing:
-    """A thing that several calls name while they wait for decisions.
+    """Something that several calls waiting for decisions refer to.
 
     Attributes:
         name: the name of the parameter.
-        text: the value that names the thing.
+        text: the value that identifies the thing.
         other: the oldest of the other decisions.
-        more: the number of further decisions.
+        more: how many further decisions there are.
         is_on_page: whether `other` is on the same page.
     """
 
@@ -203,17 +202,18 @@ class Card:
         shown: the question as the page shows it.
         choices: the decisions that the page offers.
         seal: see `ShownQuestion.seal`.
-        since: a text about the calls of the run that have failed since the question was asked.
-        always: whether the visitor can allow the tool for good.
-        tool: the name of the tool that is called.
-        server: the server of that tool, or "".
-        values: the parameters of a call, as a table. It is empty for anything but a call, and if
-            the page does not show all parameters.
-        shared: what this call and other open calls of the server name, or None.
-        typed: the form that was not accepted, with what the visitor has typed. It is empty if the
-            page shows the decision for the first time.
-        fault: the reason why the form was not accepted, or "".
-        faulty: the name of the field that has to be changed, or "".
+        since: a sentence about the run's calls that have failed since the question was asked.
+        always: whether the visitor can allow the tool permanently.
+        tool: the name of the called tool.
+        server: the tool's server, or "" if the tool is not from a server.
+        values: the parameters of a call, as a table. The table is empty if the question is not
+            about a call, or if the page does not show all parameters.
+        shared: what this call and other open calls of the same server refer to, or None if they
+            have nothing in common.
+        typed: the rejected form, with what the visitor typed. The form is empty the first time that
+            the page shows the decision.
+        fault: why the form was rejected, or "".
+        faulty: the name of the field to correct, or "".
     """
 
     pending: Pending
@@ -232,7 +232,7 @@ class Card:
 
     @property
     def risk(self) -> Risk | None:
-        """The worst that the tool declares about itself, or None if it declares no effect."""
+        """The most severe effect that the tool declares, or None if it declares no effect."""
         question = self.pending.question
         if question.kind != "call" or question.tool is None:
             return None
@@ -248,14 +248,14 @@ class Card:
 
     @property
     def is_reason_in_risk(self) -> bool:
-        """True if the only reason for the question is what `risk` says."""
+        """True if `risk` already states the only reason for the question."""
         risk = self.risk
         return risk is not None and self.reason == f"{_THE_SERVER_SAYS}{risk.words}"
 
     @property
     def reason(self) -> str:
-        """The reason why a decision is asked for. The title of the card names the tool, so the
-        reason refers to the tool as "it".
+        """Why a decision is needed. The card's title names the tool, so the reason calls the tool
+        "it".
         """
         return reason_in_words(self.shown.reasons, self.pending.question.tool)
 
@@ -267,20 +267,20 @@ class Card:
 
     @property
     def is_quoted(self) -> bool:
-        """Whether the claim comes from a server or from anything else outside this process. A tool
-        of this process was written by the person who configured it.
+        """Whether the claim comes from a server or from elsewhere outside this process. Tools of
+        this process were written by the person who configured them.
         """
         tool = self.pending.question.tool
         return tool is not None and tool.module is not None
 
     @property
     def is_of_server(self) -> bool:
-        """Whether the tool belongs to a server, and not to an idea."""
+        """Whether the tool belongs to a server rather than to an idea."""
         return bool(self.server) and not self.server.startswith(IDEA)
 
     @property
     def is_undeclared(self) -> bool:
-        """True if the only reason for the question is that the tool does not declare itself
+        """True if the only reason for the question is that the tool does not declare that it is
         read-only.
         """
         tool = self.pending.question.tool
@@ -288,14 +288,14 @@ class Card:
 
     @property
     def editable(self) -> JSONObject:
-        """The part that a visitor can change: a call without its ids, or a plan with the ids of its
-        calls, which the calls use to refer to each other.
+        """The part that a visitor can edit: a call without its ids, or a plan with the ids by which
+        its calls refer to each other.
         """
         return _editable(self.pending.question)
 
     @property
     def is_json_typed(self) -> bool:
-        """True if the visitor has changed the JSON in the form that was not accepted."""
+        """True if the visitor edited the JSON in the rejected form."""
         text = self.typed.get("value").strip()
         return bool(text) and _differs(text, self.editable)
 
@@ -314,8 +314,8 @@ class Card:
     ) -> Card:
         """Return the card that shows a decision to a visitor.
 
-        Creating the card takes 50 ms per MB of the decision's content. `earlier` is the call to
-        compare the values with.
+        Creating the card takes 50 ms per MB of the decision's content. `earlier` is the call with
+        which the values are compared.
         """
         shown = pending.shown(room)
         question = pending.question
@@ -337,10 +337,10 @@ class Card:
 
 
 def reason_in_words(reasons: str, tool: Tool | None) -> str:
-    """Return the reasons for a question as sentences of the page, without a full stop at the end.
+    """Return the reasons for a question as sentences for the page, without a final full stop.
 
     Args:
-        reasons: the reasons as the question gives them, each on a line, or only their beginning.
+        reasons: the reasons that the question gives, one per line, or only their beginning.
         tool: the tool that the question is about, or None if the question is not about a tool.
     """
     return ". ".join(_sentence(line.rstrip("."), tool) for line in reasons.split("\n"))
@@ -364,15 +364,15 @@ def _sentence(why: str, tool: Tool | None) -> str:
 
 
 def claim_of(tool: Tool) -> str:
-    """Return the first paragraph of the description of a tool, on one line. A server describes its
-    tools itself, so this is a claim.
+    """Return the first paragraph of a tool's description on one line. A server describes its tools
+    itself, so this is only a claim.
     """
     return in_one_line(tool.description.strip().partition("\n\n")[0], _LONGEST_CLAIM)
 
 
 def oldest_first(decisions: Iterable[Pending]) -> list[Pending]:
-    """Return open decisions in the order in which pages show them. A new decision comes last, so
-    that the other decisions stay where they are.
+    """Return open decisions in the order in which pages show them, with new decisions last so that
+    the others keep their position.
     """
     return sorted(decisions, key=_place)
 
@@ -387,14 +387,14 @@ def cards_of(
     waiting: Iterable[Pending],
     room: Room = PAGE,
 ) -> list[Card]:
-    """Return the cards of the first decisions, as many as fit on one page, but at least one. This
-    can take long; see `Card.of`.
+    """Return cards for as many of the first decisions as fit on one page, but at least one. This
+    can be slow; see `Card.of`.
 
     Args:
-        decisions: each decision, and the call to compare its values with.
-        visitor: the visitor who is looking at them.
-        waiting: the open decisions of all runs that the visitor sees.
-        room: the length of a question that the page shows in full.
+        decisions: each decision, with the call to compare its values with.
+        visitor: the visitor who views the cards.
+        waiting: the open decisions of all runs that the visitor can see.
+        room: how long a question can be for the page to show it in full.
     """
     cards: list[Card] = []
     left = _ROOM
@@ -408,7 +408,7 @@ def cards_of(
 
 
 def _with_shared_things(cards: list[Card], waiting: Iterable[Pending]) -> list[Card]:
-    """Return cards, each with what it shares with other open decisions; see `Card.shared`."""
+    """Return the cards with `Card.shared` filled in."""
     decisions_by_thing = defaultdict[tuple[str, str, str], list[Pending]](list)
     things: dict[str, tuple[str, str, str]] = {}
     for pending in oldest_first(waiting):
@@ -429,8 +429,8 @@ def _with_shared_things(cards: list[Card], waiting: Iterable[Pending]) -> list[C
 
 
 def _thing_of(pending: Pending) -> tuple[str, str, str] | None:
-    """Return the thing that a call names: its server, the parameter and the value. Return None if
-    it names no thing.
+    """Return the thing that a call refers to, as its server, parameter and value. Return None if
+    the call refers to no thing.
     """
     question = pending.question
     if question.kind != "call":
@@ -447,8 +447,8 @@ def _shared(
     decisions: list[Pending],
     keys_on_page: Collection[str],
 ) -> SharedThing | None:
-    """Return what a card shares with other decisions about the same thing, or None if there are no
-    others.
+    """Return what a card has in common with other decisions about the same thing, or None if there
+    are no other decisions.
     """
     others = [pending for pending in decisions if pending.key != card.pending.key]
     if not others:
@@ -463,12 +463,12 @@ class DecisionRow:
     """A row in the form that decides on several calls.
 
     Attributes:
-        key: the key of the decision, in the form `RUN:APPROVAL`.
+        key: the decision's key, `RUN:APPROVAL`.
         pending: the open decision, or None if it has been settled.
-        text: the call as it is written in the row's field, or None if the row has no field.
+        text: the call in the row's text field, or None if the row has no text field.
         seal: the seal of the card.
         chosen: whether the row's box is checked.
-        fault: the reason why the decision cannot be made as chosen and written.
+        fault: why the decision cannot be made as chosen and edited.
         shared: see `Card.shared`.
     """
 
@@ -482,7 +482,7 @@ class DecisionRow:
 
     @classmethod
     def of(cls, card: Card) -> DecisionRow:
-        """Return the row of an open decision before someone chooses or writes anything."""
+        """Return the row of an open decision before the visitor has chosen or edited anything."""
         pending = card.pending
         if pending.question.kind == "call" and card.seal:
             text = as_json(card.editable)
@@ -520,11 +520,11 @@ class PastDecision:
     Attributes:
         decided: the decision, as the journal records it.
         verdict: the page's word for the decision.
-        by: the decider, in words. If a rule or a grant decided, the person who gave it.
-        counted: how many calls a rule or a grant approved, in words, or "" for any other decision.
-        tool, server: the tool of the call that the decision was about, and its server. They are ""
-            if the decision was about a plan, or the call is not known.
-        values: the first values in this call, on one line, or "" if they are not known.
+        by: the decider, in words. For a rule or a grant, this is the person who gave it.
+        counted: how many calls a rule or a grant approved, in words, or "" for other decisions.
+        tool, server: the tool of the decided call, and its server. Both are "" if the decision was
+            about a plan or the call is unknown.
+        values: the first values in the call, on one line, or "" if unknown.
         record: the run, or None if it has been deleted.
     """
 
@@ -539,19 +539,19 @@ class PastDecision:
 
     @property
     def at(self) -> float | None:
-        """The time of the decision, in seconds since 1970, if it is known."""
+        """The time of the decision in seconds since 1970, or None if unknown."""
         return self.decided.at
 
 
 @dataclass(frozen=True, slots=True)
 class PastRuleChange:
-    """A row in the list of past decisions, about calls of a tool in general.
+    """A row in the list of past decisions for a change to a standing rule of a tool.
 
     Attributes:
-        change: the change, as it is stored.
+        change: the stored change.
         by: the person, in words.
-        page: the path of the tool's own page, below the path of all pages, or "" if the tool is not
-            known.
+        page: the path of the tool's page, relative to the path of all pages, or "" if the tool is
+            unknown.
     """
 
     change: RuleChange
@@ -595,11 +595,11 @@ class ApprovalPages:
         ]
 
     async def list(self, request: Request) -> Response:
-        """Show every open decision, what is always allowed, and the latest past decisions."""
+        """Show every open decision, the standing rules, and the latest past decisions."""
         return await self._list(request)
 
     async def _list(self, request: Request, tried: list[DecisionRow] | None = None) -> Response:
-        """Return the page. `tried` contains the rows of a form that was not accepted."""
+        """Return the page. `tried` contains the rows of a rejected form."""
         visitor = visitor_of(request)
         decisions = await self._site.histories.all_pending(visitor.scope, MOST + 1)
         has_more = len(decisions) > MOST
@@ -653,7 +653,7 @@ class ApprovalPages:
         return self._site.page(request, "approvals_past.html", decided=decided, most=_DECIDED)
 
     def _past(self, visitor: Visitor, most: int) -> list[PastDecision | PastRuleChange]:
-        """Return the rows of the list of past decisions, latest first."""
+        """Return the rows in the list of past decisions, latest first."""
         store = self._bridge.store
         decisions = store.decisions.latest(visitor.scope, most)
         profile = self._bridge.offer.to(visitor.caller).profile
@@ -707,7 +707,7 @@ class ApprovalPages:
             return None
 
     def _values_of(self, decided: Decided, bar: CallBar) -> str:
-        """Return the first values in the call that a decision was about, on one line."""
+        """Return the first values in a decided call, on one line."""
         if decided.decision == "edit" or decided.calls > 1:
             # Show no values for an edited call, because they are not those that the author of the
             # call wrote.
@@ -715,9 +715,9 @@ class ApprovalPages:
         return _in_words(bar.call, input_of(self._bridge.store, decided.run))
 
     def _beginning_of(self, decided: Decided) -> Trace | None:
-        """Return the trace of the beginning of a run, with the call that a decision was about as
-        its author wrote it. Return None for a decision about a plan, and for a call that the
-        beginning of the run does not contain.
+        """Return the trace of the first events of a run, including the decided call as its author
+        wrote it. Return None if the decision was about a plan, or if these events do not contain
+        the call.
         """
         if decided.call is None:
             return None
@@ -739,8 +739,8 @@ class ApprovalPages:
         return None
 
     def _rules(self, visitor: Visitor) -> tuple[list[ListedRule], str]:
-        """Return the standing rules that a visitor is allowed to see, and the reason why they
-        cannot be read, or "".
+        """Return the standing rules that a visitor may see, and the reason why the rules cannot be
+        read, or "".
         """
         try:
             return self._listed_rules(visitor), ""
@@ -748,8 +748,8 @@ class ApprovalPages:
             return [], str(error)
 
     def _listed_rules(self, visitor: Visitor) -> list[ListedRule]:
-        """Return the standing rules that a visitor is allowed to see. In a profile, these are the
-        visitor's rules for its tools.
+        """Return the standing rules that a visitor may see. In a profile, these are the visitor's
+        rules for the tools of the profile.
 
         Raises:
             StandingRuleError, StoreError: the rules cannot be read.
@@ -786,7 +786,7 @@ class ApprovalPages:
         return self._site.back_to_form(request)
 
     async def choose_deciders(self, request: Request) -> Response:
-        """Let only people decide, or let assistants pass on their answers again."""
+        """Choose whether only people decide or whether assistants may pass on people's answers."""
         visitor = visitor_of(request)
         expect_owner(visitor)
         configuration = self._bridge.configuration
@@ -809,7 +809,7 @@ class ApprovalPages:
         return self._site.back(request, "/approvals", text)
 
     async def show_whole(self, request: Request) -> Response:
-        """Show a single open decision, with everything that an approval would allow."""
+        """Show a single open decision, with everything that approving it would allow."""
         key = request.query_params.get("which", "")
         pending = await self._pending(request, key)
         card = None
@@ -832,14 +832,14 @@ class ApprovalPages:
         """Return the open decision `RUN:APPROVAL`, or None if it has been settled.
 
         Raises:
-            UnknownRunError: the visitor sees no run with this id.
+            UnknownRunError: the visitor cannot see a run with this id.
         """
         record = self._site.record(request, key.partition(":")[0])
         decisions = await self._site.histories.pending(record)
         return next((decision for decision in decisions if decision.key == key), None)
 
     async def _since(self, pending: Pending) -> str:
-        """Return a text about the calls of the run that failed after the question was asked."""
+        """Return a sentence about the run's calls that failed after the question was asked."""
         if pending.asked is None:
             return ""
 
@@ -862,9 +862,9 @@ class ApprovalPages:
         return f"While this question waited, {other} of the run {verb} failed ({names}{more})."
 
     async def decide(self, request: Request) -> Response:
-        """Make a decision. The run continues in this process, or in the process that drives it.
+        """Make a decision. The run continues in this process or in the process that drives it.
 
-        If it cannot be made, the page shows the reason, and keeps everything that was typed.
+        If the decision cannot be made, the page shows the reason and keeps what the visitor typed.
         """
         form = form_of(request)
         name = _NAMES.get(form.get("decision"))
@@ -896,7 +896,7 @@ class ApprovalPages:
         return self._site.back(request, "/approvals" if stays else run)
 
     async def _ask_again(self, request: Request, key: str, error: IdeabridgeError) -> Response:
-        """Return the page of a decision whose form was not accepted, with what was typed in it.
+        """Return the page of a decision whose form was rejected, with what the visitor typed.
 
         Raises:
             IdeabridgeError: the given error, if the decision has been settled in the meantime.
@@ -915,12 +915,12 @@ class ApprovalPages:
         return await self._site.page_beside(request, "whole.html", code=400, card=card, run=run)
 
     async def decide_several(self, request: Request) -> Response:
-        """Approve or deny each chosen call. A call whose field was changed is edited instead of
+        """Approve or deny each chosen call. A call whose text was changed is edited rather than
         approved.
 
-        All decisions are checked before any is made. If one of them cannot be made, nothing is
-        decided, and the page shows the reason next to the field of that decision, and keeps
-        everything that was written.
+        All decisions are checked before any of them is made. If one cannot be made, nothing is
+        decided, and the page shows the reason next to that decision's field and keeps what the
+        visitor wrote.
         """
         form = form_of(request)
         visitor = visitor_of(request)
@@ -957,7 +957,7 @@ class ApprovalPages:
         return self._site.back(request, "/approvals")
 
     async def _checked(self, request: Request, row: DecisionRow) -> tuple[Pending, Decision]:
-        """Return the decision about a chosen row of the form.
+        """Return the pending question of a chosen row, and the decision to make on it.
 
         Raises:
             IdeabridgeError: the decision cannot be made.
@@ -978,7 +978,7 @@ class ApprovalPages:
         self, decisions: list[tuple[Pending, Decision]], visitor: Visitor
     ) -> list[str]:
         """Make decisions that have already been checked, and tell the visitor how many were made.
-        Return the reasons why the remaining decisions were not made.
+        Return why the remaining decisions were not made.
         """
         counts = Counter[str]()
         faults: list[str] = []
@@ -1000,7 +1000,7 @@ class ApprovalPages:
         return faults
 
     async def _rows_of_form(self, request: Request) -> list[DecisionRow]:
-        """Return the rows in the form, with what the visitor has chosen and written."""
+        """Return the rows of the form, with what the visitor chose and wrote."""
         form = form_of(request)
         chosen = form.all("which")
         texts = form.with_prefix("call.")
@@ -1039,7 +1039,7 @@ class ApprovalPages:
 
 
 def _link_to(decided: list[Pending]) -> PageLink | None:
-    """Return a link to the run in which the results of decisions appear, or None if they belong to
+    """Return a link to the run that shows the results of the decisions, or None if they belong to
     several runs.
     """
     records = {pending.record.id: pending.record for pending in decided}
@@ -1076,8 +1076,8 @@ def _named(shown: JSONObject, key: str) -> str:
 
 
 def _in_words(call: JSONObject, run_input: JSONObject) -> str:
-    """Return the first values in a call on one line. A reference to a value of the run's input
-    stands for this value, and other references are left out.
+    """Return the first values in a call on one line. References to the run's input are replaced by
+    their values, and other references are left out.
     """
     parameters: list[tuple[str, JSON]] = []
     for name, written in call.items():
@@ -1102,8 +1102,8 @@ _FIRST: Final = (-math.inf, "")
 
 
 def _read_place(text: str) -> tuple[float, str]:
-    """Return the place of the decision after which a page begins, from the text that `_list` writes
-    into a link. For any other text, return the place before all decisions.
+    """Parse the position that `_list` writes into a link: that of the decision after which a page
+    begins. Any other text means the position before all decisions.
     """
     asked, separator, key = text.partition(":")
     if separator:
@@ -1134,7 +1134,7 @@ def _expect_seen(pending: Pending, decision: Decision, seal: str, visitor: Visit
 
 
 def _expect_no_other_edit(question: Question, form: FormFields) -> None:
-    """Check that a decision does not run anything but what the visitor has written in its form.
+    """Check that the visitor has made no edits in the form that this decision would ignore.
 
     Raises:
         DecisionError: the form contains changes that belong to another of its buttons.
@@ -1158,14 +1158,14 @@ def _expect_no_other_edit(question: Question, form: FormFields) -> None:
 
 
 def _editable(question: Question) -> JSONObject:
-    """Return the part of a question that a visitor can change; see `Card.editable`."""
+    """Return the part of a question that a visitor can edit; see `Card.editable`."""
     if question.kind == "call":
         return call_without_ids(question.shown)
     return question.shown
 
 
 def _differs(text: str, shown: JSONObject) -> bool:
-    """Return whether a text is not the JSON of a call or a plan."""
+    """Return whether `text` is anything other than the JSON of the given call or plan."""
     written = as_json(shown)
     try:
         # Compare them as JSON, because 1 and true are equal in Python.
@@ -1187,7 +1187,7 @@ def _by(decision: Decision, request: Request) -> Decision:
 
 
 def _edit(form: FormFields, question: Question) -> Decision:
-    """Return the decision to run something else, as the form contains it."""
+    """Return the decision to run what the visitor wrote in the form instead."""
     if form.get("decision") == "fields":
         return Decision("edit", call=call_of_fields(question, form))
 
@@ -1201,7 +1201,7 @@ def _edit(form: FormFields, question: Question) -> Decision:
 
 
 def _decision(form: FormFields, name: DecisionName, question: Question) -> Decision:
-    """Return the decision on a question, as a form contains it."""
+    """Return the decision on a question that a form contains."""
     reason = None
     if name in REFUSING:
         # The field for the reason is part of the option to refuse.

@@ -1,4 +1,4 @@
-"""Askers: gives programs that ask for runs the names by which people know them."""
+"""Askers: gives the programs that ask for runs the names that people know them by."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class AskingProgram:
     nothing.
 
     Attributes:
-        name: the name by which people know the program.
+        name: the name that people know the program by.
         version: the version that the program reports, or "".
     """
 
@@ -73,7 +73,7 @@ class AskingProgram:
 
     @classmethod
     def of(cls, client: str) -> AskingProgram | None:
-        """Return the program that a client's name and version identify, or None if the text is
+        """Return the program with the name and version in `client`, or None if `client` is
         empty.
         """
         if not client:
@@ -86,16 +86,16 @@ class AskingProgram:
 
     @classmethod
     def of_run(cls, record: RunRecord) -> AskingProgram | None:
-        """Return the program that asked for a run, or the host that it was imported from. Return
-        None if neither is known.
+        """Return the program that asked for a run, or the host that the run was imported from.
+        Return None if both are unknown.
         """
         origin = record.summary.origin
         return cls.of(record.client or origin.host or origin.client)
 
 
 def kind_of_assistant(name: str) -> str:
-    """Return where people use the program that they know by a name: `terminal`, `chat` or `editor`,
-    or `agent` if this is not known.
+    """Return where people use the program with the given name: `terminal`, `chat`, `editor`, or
+    `agent` if unknown.
     """
     host = next((host.name for host in HOSTS if host.title == name), None)
     if host is None:
@@ -106,9 +106,7 @@ def kind_of_assistant(name: str) -> str:
 
 
 def names_given_by(name: str) -> tuple[str, ...]:
-    """Return the names that programs report about themselves if people know these programs by the
-    given name.
-    """
+    """Return the names that programs report if people know them by the given name."""
     if name == THIS_PAGE:
         return (PAGE_CLIENT,)
     host = next((host for host in HOSTS if host.title == name), None)
@@ -119,12 +117,12 @@ def names_given_by(name: str) -> tuple[str, ...]:
 
 
 def deciders_as_read_by(reader: str, text: str) -> str:
-    """Return a text about deciders as a visitor of the page reads it: the visitor is "you", and
-    another user of the page is called by name.
+    """Return a text about deciders, rephrased for a visitor of the page: the visitor becomes "you",
+    and other users of the page are called by name.
 
     Args:
         reader: the name of the visitor.
-        text: a text with phrases of `decider_text`.
+        text: a text with phrases from `decider_text`.
     """
 
     def named(phrase: re.Match[str]) -> str:
@@ -136,7 +134,9 @@ def deciders_as_read_by(reader: str, text: str) -> str:
 
 
 def _known_name(program: str) -> str:
-    """Return the name by which people know a program, or its own name if it is not known."""
+    """Return the name that people know a program by, or the name that it reports if there is no
+    other.
+    """
     if program == PAGE_CLIENT:
         return THIS_PAGE
     lower = program.lower()

@@ -1,5 +1,5 @@
-"""Call dots: shows the first calls of a run as dots in a row of the list of runs. Each dot stands
-for the outcome of a call.
+"""Call dots: shows the outcomes of a run's first calls as dots in the list of runs, one dot for
+each call.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class CallDots:
     """The outcomes of a run's calls.
 
     Attributes:
-        outcomes: the outcomes of the first calls, in the order in which the calls began or were
-            asked about.
-        more: the number of further calls that have begun.
-        is_cut: whether there might be more calls than `outcomes` and `more` count.
+        outcomes: the outcomes of the first calls, in the order in which the calls began or asked
+            for approval.
+        more: how many further calls have begun.
+        is_cut: whether there may be more calls than `outcomes` and `more` cover.
         label: the number of calls with each outcome, as text.
     """
 
@@ -54,8 +54,8 @@ class CallDots:
 
 @dataclass(slots=True)
 class _MarkedCall:
-    """The information in the marks of a call. A call that runs over items starts and ends once for
-    each item.
+    """What the marks say about a call. A call that runs over items starts and ends once for each
+    item.
     """
 
     events: Counter[str] = field(default_factory=Counter[str])
@@ -84,11 +84,11 @@ def call_dots(
 
     Args:
         marks: the events of the run's first calls, in order.
-        not_run: the number of calls without events that never started, because a call that they
+        not_run: the number of calls without events, which never started because a call that they
             read has no result.
-        has_ended: whether the run has ended, so that no call of it is still running.
-        is_cut: whether the run has more events than `marks` covers. If the end of a call is not in
-            `marks`, it is only known that the call has begun.
+        has_ended: whether the run has ended, so that none of its calls is still running.
+        is_cut: whether the run has more events than `marks` contains. A call whose end is not in
+            `marks` is only known to have begun.
     """
     calls: dict[int, _MarkedCall] = {}
     for mark in marks:

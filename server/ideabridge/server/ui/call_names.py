@@ -1,8 +1,8 @@
 """Call names: names the calls of a run for people. A call has the title of its tool and, if several
-calls have the same title, its place among them, such as `Find customer 2 of 3`.
+calls have the same title, its position among these calls, such as `Find customer 2 of 3`.
 
-Messages of the engine and the command line count all calls of a run from 0; a page shows that
-number only where it says so.
+Messages from the engine and the command line number all calls of a run from 0. Pages show that
+number only where they say so.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class CallName:
     """The name of a call.
 
     Attributes:
-        tool: the name of the tool of the call.
-        title: the title of this tool.
-        place: the place of the call among those with the same title, such as `2 of 3`, or "" if no
-            other call has this title.
+        tool: the name of the called tool.
+        title: the tool's title.
+        place: the position among the calls with the same title, such as `2 of 3`, or "" if no other
+            call has this title.
     """
 
     tool: str
@@ -51,7 +51,7 @@ def names_of_plan(calls: Iterable[JSONObject], titles: ToolTitles) -> list[CallN
 
 
 def call_names(tools: Iterable[ToolKey], titles: ToolTitles) -> list[CallName]:
-    """Return the names of calls, in order. `tools` contains the tool of each call."""
+    """Return the names of calls, given the tool of each call in order."""
     titled = [(tool, titles.of(tool, server)) for server, tool in tools]
     totals = Counter(title for _, title in titled)
     counted = Counter[str]()

@@ -1,4 +1,6 @@
-"""Call results: what the calls of a run returned, in a few words and lines for its page."""
+"""Call results: summarises what the calls of a run returned, in a few words and lines for the run's
+page.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,11 @@ _MOST_UNFOLDED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class ResultLines:
-    """The beginning of the result of a call.
+    """The beginning of a call's result.
 
     Attributes:
-        line: the result in one line.
-        more: the first lines of the result, or nothing if `line` contains the whole result.
+        line: the result on one line.
+        more: the first lines of the result, or none if `line` contains the whole result.
     """
 
     line: str
@@ -44,8 +46,8 @@ class ResultLines:
 
 
 def call_results(machine: Machine, numbers: Iterable[int]) -> dict[int, ResultLines]:
-    """Return the beginnings of the results of calls, keyed by the numbers of the calls. A call that
-    has no result, or an empty one, is left out.
+    """Return the beginnings of calls' results, keyed by call number. Calls without a result, or
+    with an empty one, are left out.
     """
     results: dict[int, ResultLines] = {}
     unfolded = 0
@@ -78,8 +80,8 @@ def result_lines(value: JSON) -> ResultLines:
 
 
 def value_in_line(value: JSON, most: int) -> str:
-    """Return a value on one line, cut after `most` characters, without the punctuation of JSON.
-    What is inside an object or a list within the value is only counted.
+    """Return a value on one line without JSON punctuation, cut after `most` characters. Contents of
+    nested objects and lists are only counted.
     """
     if isinstance(value, dict) and value:
         return in_one_line(", ".join(_members(value)), most)
@@ -98,7 +100,7 @@ def value_in_line(value: JSON, most: int) -> str:
 
 
 def _parts(value: JSON) -> list[str]:
-    """Return the first lines of a result: lines of a text, items of a list, or members of an
+    """Return the first lines of a result: lines of text, items of a list, or members of an
     object.
     """
     if isinstance(value, str):

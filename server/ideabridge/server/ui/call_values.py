@@ -1,5 +1,5 @@
-"""Call values: the parameters of a call that asks for approval, as a table, with what has changed
-since a person last approved a call to the same tool.
+"""Call values: shows the parameters of a call that asks for approval as a table, with what has
+changed since a person last approved a call of the same tool.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _MOST_SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class EarlierCall:
-    """The call to a tool that a person approved last.
+    """The last call of a tool that a person approved.
 
     Attributes:
-        run: the run or room of the call.
+        run: the run or room that made the call.
         call: the number of the call in the run.
-        values: the values in the call, as `values_of_call` returns them, or None if the run is too
-            large to be read for a page.
+        values: the values in the call, as returned by `values_of_call`, or None if the run is too
+            large to read for a page.
     """
 
     run: str
@@ -75,17 +75,17 @@ class ValueRow:
 
     Attributes:
         name: the name of the parameter.
-        text: the whole value as readable JSON, or as it is.
+        text: the whole value, as plain text or readable JSON.
         beginning: the beginning of the value on one line, for a list of decisions.
-        written: the value as its author wrote it if it is SQL or a patch, and None otherwise.
-        change: the kind of difference from the value in the earlier call; empty if there is no
-            earlier call.
-        before: the beginning of the earlier value on one line; empty if the value is unchanged or
+        written: the value as its author wrote it if it is SQL or a patch, otherwise None.
+        change: how the value differs from that in the earlier call, or "" if there is no earlier
+            call.
+        before: the beginning of the earlier value on one line, or "" if the value is unchanged or
             new.
-        lines: for a text with several lines, the lines that differ; see `_different_lines`.
-        is_place: whether the parameter is a meta-property that says where the result goes. The
-            tool does not receive this property.
-        is_plain: whether `text` is a text as it is, and not JSON.
+        lines: the lines of a multi-line text that differ; see `_different_lines`.
+        is_place: whether the parameter is a meta-property that says where the result goes, which
+            the tool does not receive.
+        is_plain: whether `text` is plain text rather than JSON.
     """
 
     name: str
@@ -100,24 +100,24 @@ class ValueRow:
 
     @property
     def is_code(self) -> bool:
-        """True if the value is shown as code: a list, an object, a quoted text, or a path."""
+        """True if the page shows the value as code: a list, an object, a quoted text, or a path."""
         if self.is_plain:
             return _PATH.fullmatch(self.text) is not None
         return self.text[:1] in ("{", "[", '"')
 
     @property
     def is_brief(self) -> bool:
-        """True if a line about the call shows the whole value, which has a single line."""
+        """True if the value has a single line, and a line about the call shows all of it."""
         return len(self.text) <= _LONGEST_BRIEF and "\n" not in self.text
 
     @property
     def names_thing(self) -> bool:
-        """True if the value looks like the name of a single thing: an integer, or an id."""
+        """True if the value looks like it identifies a single thing: an integer or an id."""
         return not self.is_place and _NAME_OF_THING.fullmatch(self.text) is not None
 
     @property
     def is_cut(self) -> bool:
-        """True if `lines` contains only the first of the lines that differ."""
+        """True if `lines` contains only the first lines that differ."""
         return self.lines[-1:] == (CUT,)
 
     @property
@@ -128,7 +128,7 @@ class ValueRow:
 
     @property
     def in_words(self) -> str:
-        """The difference between the `lines` and those of the earlier call, in a few words."""
+        """A brief summary of how `lines` differ from the earlier call."""
         added = sum(line.startswith("+") for line in self.lines)
         removed = sum(line.startswith("-") for line in self.lines)
         if not added + removed or self.is_cut:
@@ -150,8 +150,8 @@ class CallValues:
 
     Attributes:
         rows: a row for each parameter.
-        earlier: the call that the values are compared with, or None.
-        gone: the parameters that only the earlier call has, each with its value on one line.
+        earlier: the call with which the values are compared, or None.
+        gone: the parameters that only the earlier call has, with their values on one line.
     """
 
     rows: tuple[ValueRow, ...] = ()
@@ -170,30 +170,32 @@ class CallValues:
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """The names of the texts that have nothing in common with those of the earlier call."""
+        """The names of the texts that have no line in common with those of the earlier call."""
         return tuple(row.name for row in self.rows if row.is_replaced)
 
     @property
     def changes(self) -> int:
-        """The number of parameters that differ, including those that only the earlier call has."""
+        """The number of parameters that differ, including parameters that only the earlier call
+        has.
+        """
         return len(self.gone) + len(self.changed)
 
     @property
     def leading(self) -> tuple[ValueRow, ...]:
-        """The values that usually say what the call is about."""
+        """The first values, which usually say what the call is about."""
         return tuple(row for row in self.rows if not row.is_place)[:_MOST_LEADING]
 
     @property
     def listed(self) -> tuple[ValueRow, ...]:
-        """The parameters that a person reads before deciding: all parameters or, if there is an
-        earlier call, the first few parameters and the parameters that differ from that call.
+        """The parameters to read before deciding: all of them or, if there is an earlier call, the
+        first few and those that differ from it.
         """
         elsewhere = (*self.folded, *self.places)
         return tuple(row for row in self.rows if row not in elsewhere)
 
     @property
     def folded(self) -> tuple[ValueRow, ...]:
-        """The parameters that are not in `listed` because they are the same as in the earlier
+        """The parameters that `listed` leaves out because they are the same as in the earlier
         call.
         """
         leading = self.leading
@@ -265,8 +267,8 @@ def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
 
 
 def named_thing(call: JSONObject) -> ValueRow | None:
-    """Return the first value of a call that names a thing, such as the number of an order, or None
-    if there is no such value.
+    """Return the first value in a call that identifies a thing, such as an order number, or None if
+    there is no such value.
     """
     for name, value in values_of_call(call).items():
         is_short = isinstance(value, int) or (isinstance(value, str) and len(value) <= _LONGEST_ID)
@@ -286,8 +288,8 @@ seen.
 
 
 def _is_plain(value: JSON) -> TypeGuard[str]:
-    """Return whether a value is a text that can be shown as it is: a person recognises each of its
-    characters, and cannot mistake it for another value.
+    """Return whether a value is text that can be shown without quotes: a reader recognises each of
+    its characters and cannot mistake it for another value.
     """
     if not isinstance(value, str) or not value or "\\" in value:
         return False
@@ -295,8 +297,8 @@ def _is_plain(value: JSON) -> TypeGuard[str]:
 
 
 def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
-    """Return the `differing_lines` of two texts with several lines. Return no lines for other
-    values, and for texts that are too long to compare.
+    """Return the `differing_lines` of two multi-line texts. Return no lines for other values or if
+    the texts are too long to compare.
     """
     if not isinstance(old, str) or not isinstance(new, str) or "\n" not in f"{old}{new}":
         return ()
@@ -317,9 +319,8 @@ def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
 
 
 async def earlier_call(site: Site, pending: Pending) -> EarlierCall | None:
-    """Return the call to the same tool that was approved last by a person, in a run of the same
-    owner and on a server that starts in the same way. Return None if the store has no such call any
-    more.
+    """Return the last call of the same tool that a person approved, in a run of the same owner and
+    on a server that starts in the same way. Return None if the store has no such call.
     """
     tool = pending.question.tool
     if pending.question.kind != "call" or tool is None or not pending.server:

@@ -1,4 +1,4 @@
-"""Change sentences: says in sentences what a change to the configuration did."""
+"""Change sentences: describes in sentences what a change to the configuration did."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _OF_SERVER: Final = re.compile(r"server (?P<name>\S+): (?P<past>[a-z ]+)")
 
 
 def change_sentences(change: LoggedChange) -> list[str]:
-    """Return what a change did, such as `Servers mail and notes were added`, or why it is not in
-    force.
+    """Return what a change did, such as `Servers mail and notes were added`, or why it has no
+    effect.
     """
     if change.status == "withheld":
         return list(change.lines)

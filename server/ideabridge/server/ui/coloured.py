@@ -1,7 +1,7 @@
-"""Coloured: programs, SQL and patches with their syntax coloured for people.
+"""Coloured: shows programs, SQL and patches with coloured syntax.
 
-A text is coloured only if all its characters are visible, because a person approves a call on the
-basis of the text that the page shows.
+A text is coloured only if all its characters are visible, because people approve calls on the basis
+of the text that the page shows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PATCH: Final = re.compile(
 
 
 def language_of(value: JSON) -> Language | None:
-    """Return whether a value is SQL or a patch, or None if it is anything else."""
+    """Return whether a value is SQL or a patch, or None if it is neither."""
     if not isinstance(value, str):
         return None
     beginning = value[:_LOOKED_AT]
@@ -58,8 +58,8 @@ def language_of(value: JSON) -> Language | None:
 
 
 def coloured(text: str, language: Language) -> Markup | None:
-    """Return a text as HTML, with a `span` around each coloured word. Return None if the text is
-    too long or contains invisible characters.
+    """Return `text` as HTML, with a `span` around each coloured word, or None if the text is too
+    long or contains invisible characters.
     """
     if len(text) > LONGEST_COLOURED or visible(text, "\n\t") != text or printable(text) != text:
         return None
@@ -90,9 +90,7 @@ def coloured(text: str, language: Language) -> Markup | None:
 
 
 def in_colours(value: JSON) -> str:
-    """Return the `bounded` text of a value for a page, coloured as JSON if possible. A string stays
-    plain text.
-    """
+    """Return a value as `bounded` text, coloured as JSON if possible. Strings stay plain text."""
     text = bounded(value)
     if isinstance(value, str):
         return text
@@ -100,7 +98,9 @@ def in_colours(value: JSON) -> str:
 
 
 def _patch(text: str) -> Markup:
-    """Return a patch as HTML. Pygments' own lexer takes half a minute for 20 kB of dashes."""
+    """Return a patch as HTML. The lexer from Pygments is not used because it takes half a minute
+    for 20 kB of dashes.
+    """
     lines: list[Markup] = []
     for line in text.split("\n"):
         kind = _LINES.get(line[:1])

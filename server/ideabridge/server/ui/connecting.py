@@ -1,5 +1,5 @@
-"""Assistants: the page that connects assistants to ideabridge, as `ideabridge install` does. It
-also shows which assistants have called ideabridge lately.
+"""Assistants: the page that connects assistants to ideabridge, as `ideabridge install` does, and
+shows which assistants have called ideabridge lately.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ _GROUPS: Final[tuple[AssistantGroup, ...]] = get_args(AssistantGroup)
 
 
 class NothingToUndoError(IdeabridgeError):
-    """The assistant's file was not written, or the change was already undone."""
+    """Raised when the assistant's file was not written, or when the change has already been
+    undone.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,15 @@ class ClientEntry:
     Attributes:
         name: the name of the host.
         title: the name of the assistant's program.
-        file: the file in which it lists MCP servers.
+        file: the file in which the program lists MCP servers.
         block: the text to add to this file.
-        command: the host's own command that adds the entry, or "".
+        command: the host's own command for adding the entry, or "".
         is_here: whether the host is installed for this user.
-        state: `missing` if the file has no entry `ideabridge`, `other` if it has a different one,
-            `connected` if it has this entry, and `unreadable` if the file cannot be read or edited.
-        problem: the reason why the file cannot be read or edited, or "".
-        can_undo: whether writing the file can be undone.
+        state: `missing` if the file has no entry named `ideabridge`, `other` if it has a different
+            entry with this name, `connected` if it has this entry, and `unreadable` if it cannot be
+            read or edited.
+        problem: why the file cannot be read or edited, or "".
+        can_undo: whether the change to the file can be undone.
     """
 
     name: str
@@ -98,11 +101,11 @@ class SeenAssistant:
     """An assistant that has called ideabridge lately.
 
     Attributes:
-        asker: the assistant's program, with the version that called last.
+        asker: the assistant's program, in the version that called last.
         at: the time of the assistant's last call, in seconds since 1970.
-        has_run: whether the assistant asked for a run, and did not only call tools directly.
+        has_run: whether the assistant asked for a run rather than only calling tools directly.
         runs: the number of its runs in the last seven days.
-        tools: the names of the tools that it used most in these days.
+        tools: the names of the tools that it used most in that time.
     """
 
     asker: AskingProgram
@@ -114,13 +117,13 @@ class SeenAssistant:
 
 @dataclass(frozen=True, slots=True)
 class Assistant:
-    """An assistant that can be connected, or has called lately.
+    """An assistant that can be connected or has called lately.
 
     Attributes:
-        name: the name by which people know the assistant.
-        entry: the instructions for connecting it, or None if the visitor is not allowed to see them
-            or the page has no instructions.
-        seen: what it did lately, or None if it has not called lately.
+        name: the name that people know the assistant by.
+        entry: the instructions for connecting the assistant, or None if there are none or the
+            visitor may not see them.
+        seen: what the assistant did lately, or None if it has not called.
     """
 
     name: str
@@ -140,7 +143,7 @@ class Assistant:
 
 
 class ClientEntries:
-    """ideabridge's entries in assistants' files. The files belong to the user of this process."""
+    """The entries for ideabridge in assistants' files, which belong to the user of this process."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -158,7 +161,7 @@ class ClientEntries:
         """Return the instructions for connecting each assistant, with the assistants on this
         machine first.
 
-        The page shows this only to the owner or an admin in a session, because it names files on
+        The page shows them only to the owner or an admin in a session, because they name files on
         this machine. This method blocks.
         """
         if not (visitor.manages and visitor.may_change):
@@ -169,7 +172,9 @@ class ClientEntries:
         return sorted(entries, key=lambda entry: not entry.is_here)
 
     def may_connect(self, host: Host) -> bool:
-        """Return whether the page can connect a host that is not connected. This method blocks."""
+        """Return whether the host is not connected yet and the page can connect it. This method
+        blocks.
+        """
         if self._site.workspace is not None or "user" not in host.scopes():
             return False
         return self._entry(host, self._words()).state in ("missing", "other")
@@ -206,8 +211,8 @@ class ClientEntries:
         )
 
     def write(self, host: Host) -> str:
-        """Write the entry to a host's file. Return a message for users about the result. This
-        method blocks.
+        """Write the entry to a host's file, and return a message about the result. This method
+        blocks.
 
         Raises:
             HostFileError: the file cannot be written.
@@ -221,8 +226,8 @@ class ClientEntries:
         return f"{host.title} is connected. Restart {host.title}, so that it sees ideabridge."
 
     def undo(self, host: Host) -> str:
-        """Undo the last change to a host's file. Return a message for users about the result. This
-        method blocks.
+        """Undo the last change to a host's file, and return a message about the result. This method
+        blocks.
 
         Raises:
             NothingToUndoError: nothing was written.
@@ -254,7 +259,7 @@ class AssistantsPage:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Show instructions for connecting each assistant, and the assistants that have called
+        """Show instructions for connecting assistants, and the assistants that have called
         lately.
         """
         visitor = visitor_of(request)
@@ -269,7 +274,7 @@ class AssistantsPage:
         )
 
     async def move(self, _request: Request) -> Response:
-        """Redirect from the earlier address of the page to the current one."""
+        """Redirect from the page's former address to its current one."""
         return RedirectResponse(f"{self._site.prefix}/assistants", 303)
 
     async def write(self, request: Request) -> Response:
@@ -277,7 +282,7 @@ class AssistantsPage:
         return await self._change(request, self._connections.write)
 
     async def undo(self, request: Request) -> Response:
-        """Disconnect an assistant that this page, or `ideabridge install`, has connected."""
+        """Disconnect an assistant that was connected on this page or with `ideabridge install`."""
         return await self._change(request, self._connections.undo)
 
     async def _change(self, request: Request, work: Callable[[Host], str]) -> Response:
@@ -295,10 +300,10 @@ class AssistantsPage:
 def known_assistants(
     store: Store, visitor: Visitor, entries: Sequence[ClientEntry]
 ) -> list[Assistant]:
-    """Return the assistants that have called lately and those with an entry, by group. In a group,
-    the one that called last comes first.
+    """Return the assistants that have an entry or have called lately, by group. In each group, the
+    assistant with the latest call comes first.
 
-    Call this function in a thread, because it might have to index ideas first.
+    Call this function in a thread, because it may have to index ideas first.
     """
     seen = _seen_assistants(store, visitor.scope)
     _add_week(seen, store, visitor.scope)
@@ -336,7 +341,7 @@ def _seen_assistants(store: Store, scope: Viewer) -> dict[str, SeenAssistant]:
 
 
 def _add_week(seen: dict[str, SeenAssistant], store: Store, scope: Viewer) -> None:
-    """Add the numbers of runs and the tools of the last seven days to the assistants."""
+    """Add each assistant's number of runs and most used tools of the last seven days."""
     store.ideas.index_all()
     runs = Counter[str]()
     for client, number in store.daily_use.runs_by_asker(_WEEK, caller=scope).items():
@@ -361,8 +366,8 @@ def _name_of(client: str) -> str:
 
 
 def _command(host: Host) -> str:
-    """Return the command under which a connection is recorded, so that the command line can undo
-    it, too.
+    """Return the command that is recorded for a connection, so that the command line can undo the
+    connection, too.
     """
     return f"install {host.name}"
 

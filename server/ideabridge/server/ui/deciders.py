@@ -1,5 +1,5 @@
-"""Deciders: the owner's choice whether assistants are allowed to pass on a person's answers, which
-the page writes as `approval.by` to the configuration file that it changes.
+"""Deciders: the owner's choice whether assistants may pass on people's answers. The page writes it
+as `approval.by` to the configuration file that it changes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _PERSON = "person"
 def may_choose_deciders(configuration: Configuration, visitor: Visitor) -> bool:
     """Return whether a visitor can choose on the page who decides.
 
-    The rules of two files apply together, so the page does not write rules of its own beside those
-    of a file that it cannot change. If nothing asks, nobody decides.
+    Rules from several files apply together, so the page adds no rules of its own if a file that it
+    cannot change already has some. If no call asks for approval, there is nothing to decide.
     """
     file = file_to_change(configuration)
     if file is None or not visitor.is_owner or configuration.approval == "allow_all":
@@ -31,7 +31,7 @@ def may_choose_deciders(configuration: Configuration, visitor: Visitor) -> bool:
 
 
 def write_deciders(path: Path, *, only_people: bool) -> None:
-    """Write to a configuration file who decides. All other bytes stay the same. This function
+    """Write to a configuration file who decides, and leave all other bytes unchanged. This function
     blocks.
 
     Raises:

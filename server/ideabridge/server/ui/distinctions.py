@@ -1,4 +1,4 @@
-"""Distinctions: the values that tell runs with the same title apart in a list, such as `customer
+"""Distinctions: the values that distinguish runs with the same title in a list, such as `customer
 c1`.
 """
 
@@ -35,10 +35,10 @@ _MOST_KEPT: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Distinction:
-    """A value in a run that other runs with the same title do not have.
+    """A value that distinguishes a run from other runs with the same title.
 
     Attributes:
-        place: the place of the value: `input.NAME`, or `CALL.NAME` for a parameter of a call.
+        place: where the value is: `input.NAME`, or `CALL.NAME` for a parameter of a call.
         name: the name of the input or the parameter.
         value: the value on one line, or its beginning.
     """
@@ -49,15 +49,15 @@ class Distinction:
 
 
 class Distinctions:
-    """Finds distinctions, and keeps the values of runs that it has read."""
+    """Finds the distinctions between runs, and caches the values of the runs that it has read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: dict[str, tuple[Distinction, ...]] = {}
 
     def of(self, records: Iterable[RunRecord]) -> dict[str, Distinction]:
-        """Return the distinction of each run that shares its title with another of the runs, keyed
-        by run. A run that has no distinction is left out.
+        """Return the distinction of each run that shares its title with another given run, keyed by
+        run. Runs without a distinction are left out.
         """
         by_title = defaultdict[str, list[RunRecord]](list)
         for record in records:
@@ -71,7 +71,7 @@ class Distinctions:
 
     def _of_group(self, group: Sequence[RunRecord]) -> dict[str, Distinction]:
         """Return the distinctions of runs with the same title, if possible from the same place in
-        all these runs.
+        each run.
         """
         values = {record.id: self._values(record) for record in group}
         by_place = defaultdict[str, dict[str, str]](dict)
@@ -96,9 +96,7 @@ class Distinctions:
         return distinctions
 
     def _values(self, record: RunRecord) -> tuple[Distinction, ...]:
-        """Return the first values in a run: the members of its input, and the parameters of its
-        calls.
-        """
+        """Return the first values in a run: its input's members and its calls' parameters."""
         kept = self._kept.get(record.id)
         if kept is not None:
             return kept
@@ -132,9 +130,7 @@ def _values_in(events: Sequence[JSONObject]) -> Iterator[Distinction]:
 
 
 def _named_values(events: Sequence[JSONObject]) -> Iterator[tuple[str, str, JSON]]:
-    """Yield the place, name and value of each member of the input, and of each parameter of a
-    call.
-    """
+    """Yield the place, name and value of each member of the input and each parameter of a call."""
     for event in events:
         for message in read_context(list_or_empty(event.get("context"))):
             if message.type == "input" and not message.instance:

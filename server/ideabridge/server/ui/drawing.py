@@ -1,5 +1,5 @@
-"""Drawing: draws calls as boxes in columns, with arrows for the values that calls pass on and for
-the order in which calls run.
+"""Drawing: draws calls as boxes in columns, with arrows for the values passed between calls and for
+the order in which they run.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Box:
     """A box in a drawing: a call, an input, or the output.
 
     Attributes:
-        place: what distinguishes the box from others with the same title, or "".
+        place: what distinguishes the box from others with the same title, or "" if nothing does.
     """
 
     key: str
@@ -86,7 +86,7 @@ class Placed:
 
     @property
     def title(self) -> str:
-        """The title, shortened to fit into the box, with the place of the box."""
+        """The title with the box's `place`, shortened to fit into the box."""
         place = f" {self.node.place}" if self.node.place else ""
         return f"{_fit(self.node.title, _MAX_CHARACTERS - len(place))}{place}"
 
@@ -98,7 +98,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class _Spot:
-    """The upper left corner of a box, or of the lane of an arrow."""
+    """The upper left corner of a box or of an arrow's lane."""
 
     x: int
     y: int
@@ -125,7 +125,7 @@ class Drawing:
 
     @property
     def has_order(self) -> bool:
-        """Whether one of the arrows says only that a call waits for another one."""
+        """Whether any arrow only says that one call waits for another."""
         return any(arrow.kind == "order" for arrow, _ in self.edges)
 
     @property
@@ -137,13 +137,13 @@ class Drawing:
 def place_boxes(
     nodes: Sequence[Box], edges: Iterable[Arrow], stages: Sequence[Iterable[str]] = ()
 ) -> Drawing:
-    """Place boxes in columns from left to right, so that each box comes after the boxes that it
-    depends on and few arrows cross.
+    """Place boxes in columns from left to right, so that each box comes after those that it depends
+    on and few arrows cross.
 
     Args:
         nodes: the boxes.
-        edges: the arrows. An arrow from or to a box that does not exist is left out.
-        stages: the keys of the boxes that share a column, stage by stage from left to right.
+        edges: the arrows. Arrows from or to a missing box are left out.
+        stages: the keys of the boxes that share a column, for each stage from left to right.
     """
     by_key = {node.key: node for node in nodes}
     # Draw equal arrows only once.
@@ -183,7 +183,7 @@ def place_boxes(
 def _columns(
     nodes: Sequence[Box], arrows: Sequence[Arrow], stages: Sequence[Iterable[str]]
 ) -> dict[str, int]:
-    """Return the column of each box. Columns are numbered from 0, without a gap."""
+    """Return the column of each box. Columns are numbered from 0 without gaps."""
     number_of = {node.key: number for number, node in enumerate(nodes)}
     inputs = {node.key for node in nodes if node.status == "given"}
     before: dict[int, set[int]] = {number: set() for number in number_of.values()}
@@ -211,11 +211,10 @@ def _columns(
 
 
 def _routes(arrows: Sequence[Arrow], column_of: Mapping[str, int]) -> list[list[str]]:
-    """Return what each arrow passes: the key of its source, the key of a lane in each column
-    between, and the key of its target.
+    """Return the keys along each arrow: its source, a lane in each column between, and its target.
 
-    A lane takes the place of a box, so that no arrow runs through a box. Arrows from the same box
-    share their lanes. If there are very many, the arrows have no lanes.
+    A lane takes up the space of a box, so that no arrow runs through a box. Arrows from the same
+    box share their lanes. If there are very many arrows, they have no lanes.
     """
     lanes_of = [
         [
@@ -234,7 +233,7 @@ def _routes(arrows: Sequence[Arrow], column_of: Mapping[str, int]) -> list[list[
 def _layers(
     nodes: Sequence[Box], routes: Iterable[Sequence[str]], column_of: Mapping[str, int]
 ) -> list[list[str]]:
-    """Return the keys of the boxes and of the lanes in each column."""
+    """Return the keys of the boxes and lanes in each column."""
     count = 1 + max(column_of.values(), default=-1)
     layers: list[dict[str, None]] = [{} for _ in range(count)]
     for node in nodes:
@@ -249,9 +248,7 @@ def _layers(
 
 
 def _sort_layers(layers: list[list[str]], routes: Iterable[Sequence[str]]) -> None:
-    """Order each layer so that few arrows cross, by sweeping over the layers from left to right and
-    back.
-    """
+    """Order each layer so that few arrows cross, by sweeping back and forth over the layers."""
     before = defaultdict[str, list[str]](list)
     after = defaultdict[str, list[str]](list)
     for route in routes:
@@ -267,9 +264,7 @@ def _sort_layers(layers: list[list[str]], routes: Iterable[Sequence[str]]) -> No
 
 
 def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str]]) -> None:
-    """Order a layer by the mean position of the neighbours that each box has in the adjacent
-    layer.
-    """
+    """Order a layer by the mean position of each box's neighbours in the adjacent layer."""
     row_beside = {key: row for row, key in enumerate(beside)}
     row_now = {key: row for row, key in enumerate(layer)}
 
@@ -284,8 +279,8 @@ def _sort(layer: list[str], beside: list[str], neighbours: Mapping[str, list[str
 
 
 def _path(route: Sequence[_Spot]) -> str:
-    """Return the path of an arrow from the right side of one box to the left side of another, along
-    the lanes between them.
+    """Return the path of an arrow from the right side of one box along the lanes to the left side
+    of another.
     """
     source = route[0]
     target = route[-1]
@@ -304,7 +299,7 @@ def _path(route: Sequence[_Spot]) -> str:
 
 
 def _bend(x: int, y: int, to_x: int, to_y: int) -> str:
-    """Return a curve that leaves one point and reaches another one horizontally."""
+    """Return a curve between two points that is horizontal at both ends."""
     pull = max(18, (to_x - x) // 2)
     return f"C{x + pull} {y} {to_x - pull} {to_y} {to_x} {to_y}"
 
@@ -338,8 +333,8 @@ class _Parts:
         self._arrows[arrow] = None
 
     def add_input(self, text: str, target: str, note: str = "") -> None:
-        """Add an arrow to the call `target` from a value that this call reads and that exists at
-        the start.
+        """Add an arrow to the call `target` from a value that the call reads and that exists before
+        the first call.
         """
         title = ReferenceWords().of(text) or text
         if title.endswith(_OF_INPUT):
@@ -350,7 +345,7 @@ class _Parts:
         self.add_arrow(Arrow(box.key, target, "data", text))
 
     def draw(self, stages: Sequence[Iterable[str]] = ()) -> Drawing:
-        """Place the parts, and return the drawing. See `place_boxes` for `stages`."""
+        """Place the parts and return the drawing. See `place_boxes` for `stages`."""
         boxes = [*self._inputs.values(), *self._calls]
         return place_boxes(boxes, _without_detours([*self._arrows]), stages)
 
@@ -399,13 +394,13 @@ def _key(number: int) -> str:
 
 
 def _note(writes: Iterable[str]) -> str:
-    """Return the note for a call: the names that it gives its result in the state."""
+    """Return the note for a call: the names under which its result is written to the state."""
     names = [place.removeprefix("†state.") for place in writes if place.startswith("†state.")]
     return f"result: {', '.join(names)}" if names else ""
 
 
 def _add_read(parts: _Parts, read: Read, reader: str) -> None:
-    """Add the arrows for one value that a call reads. `reader` is the key of the call."""
+    """Add the arrows for one value that a call reads, where `reader` is the key of the call."""
     for operand, writers in read.sources():
         for writer in writers:
             parts.add_arrow(Arrow(_key(writer), reader, "data", operand.text))
@@ -439,8 +434,8 @@ def _without_detours(edges: Sequence[Arrow]) -> list[Arrow]:
 
 
 def _names_of_plan(calls: Sequence[dict[str, Any]], titles: ToolTitles) -> dict[int, CallName]:
-    """Return the names of the calls of a plan, keyed by their places in the plan. A call has its
-    own place, although it runs once for each instance.
+    """Return the names of a plan's calls, keyed by their positions in the plan. A call has one
+    position even if it runs once for each instance.
     """
     tools = {int(call["place"]): _tool_in(call) for call in calls}
     return dict(zip(tools, call_names(tools.values(), titles), strict=True))
@@ -451,8 +446,8 @@ def _tool_in(call: dict[str, Any]) -> ToolKey:
 
 
 def of_dry_run(rehearsal: Mapping[str, Any], titles: ToolTitles) -> Drawing | None:
-    """Return a drawing of the result of `Bridge.dry_run` for a plan, or None if the plan is too
-    large to draw. A large drawing takes 0.1 s.
+    """Return a drawing of a `Bridge.dry_run` result for a plan, or None if the plan is too large to
+    draw. A large drawing takes 0.1 s.
     """
     calls: list[dict[str, Any]] = rehearsal.get("calls", [])
     if not 0 < len(calls) <= MAX_CALLS:

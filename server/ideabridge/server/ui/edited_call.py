@@ -1,5 +1,5 @@
-"""Edited call: the fields in which a visitor changes the parameters of a call that asks for
-approval, and the call that they then make.
+"""Edited call: the fields in which a visitor edits the parameters of a call that asks for approval,
+and the resulting call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONG: Final = 60
 
 
 class EditFieldError(ArgumentError):
-    """A field does not contain what its parameter had.
+    """Raised when a field does not contain the kind of value that its parameter had.
 
     Attributes:
         field: the name of the field in the form.
@@ -36,13 +36,13 @@ class EditFieldError(ArgumentError):
 
 @dataclass(frozen=True, slots=True)
 class EditField:
-    """The field of one parameter of a call.
+    """The field for one parameter of a call.
 
     Attributes:
         label: the name of the parameter, in words.
         name: the name of the field in the form.
-        text: the value as the field shows it: a text as it is, and anything else as JSON.
-        is_text: whether the field shows a text as it is.
+        text: the value as the field shows it: plain text, or JSON for any other value.
+        is_text: whether the field shows plain text.
     """
 
     label: str
@@ -53,7 +53,7 @@ class EditField:
     @property
     def is_code(self) -> bool:
         """True if the field contains JSON that does not read like text: a list, an object, or a
-        text with quotes.
+        string with quotes.
         """
         return not self.is_text and self.text[:1] in ("{", "[", '"')
 
@@ -64,8 +64,8 @@ class EditField:
 
 
 def edit_fields(question: Question) -> list[EditField]:
-    """Return a field for each parameter of the call that a question is about, or no field if the
-    call has to be edited as JSON.
+    """Return a field for each parameter of the call in question, or no fields if the call has to be
+    edited as JSON.
     """
     if question.kind != "call":
         return []
@@ -76,11 +76,11 @@ def edit_fields(question: Question) -> list[EditField]:
 
 
 def call_of_fields(question: Question, form: FormFields) -> JSONObject:
-    """Return the call that a question is about with the values of a form. A value whose field was
-    not changed stays exactly as it was.
+    """Return the call in question with the values from a form. Values of unchanged fields stay
+    exactly as they were.
 
     Raises:
-        EditFieldError: a field does not contain what its parameter had.
+        EditFieldError: a field does not contain the kind of value that its parameter had.
     """
     call = call_without_ids(question.shown)
     for field, (name, value) in zip(
@@ -98,7 +98,7 @@ def call_of_fields(question: Question, form: FormFields) -> JSONObject:
 
 
 def has_edited_fields(question: Question, form: FormFields) -> bool:
-    """Return whether a visitor has changed a field of a call in a form."""
+    """Return whether a visitor has changed any of the call's fields in a form."""
     return any(form.get(field.name, field.text) != field.text for field in edit_fields(question))
 
 

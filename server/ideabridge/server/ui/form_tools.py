@@ -1,5 +1,5 @@
-"""Form tools: the tools that the steps of a `PlanForm` can call, with the fields of their
-parameters and the parts of their results.
+"""Form tools: the tools that steps of a `PlanForm` can call, with fields for their parameters and
+the parts of their results.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class ResultPart:
     """A part of a result.
 
     Attributes:
-        path: the part as a reference contains it, such as `[0].id`.
-        words: the part in words, such as `id of the first item`.
+        path: the path to the part in a reference, such as `[0].id`.
+        words: a description of the part, such as `id of the first item`.
     """
 
     path: str
@@ -49,7 +49,7 @@ class FormTools:
 
     Args:
         tools: the tools.
-        shape_of: says what is known about the results of a tool that declares no schema for them.
+        shape_of: returns what is known about the results of a tool that declares no output schema.
         titles: the titles of tools.
     """
 
@@ -67,8 +67,8 @@ class FormTools:
         self._parts: dict[ToolKey, list[ResultPart]] = {}
 
     def find(self, key: ToolKey) -> Tool | None:
-        """Return the tool that a call means, or None if the tool is unknown. A call without a
-        server means the only tool with this name.
+        """Return the tool that a call refers to, or None if it is unknown. Without a server, a call
+        refers to the only tool with the name.
         """
         if key in self._tools or key[0] is not None:
             return self._tools.get(key)
@@ -95,7 +95,9 @@ class FormTools:
         return tool is None or tool.parameters.get("additionalProperties") is not False
 
     def parts(self, key: ToolKey) -> list[ResultPart]:
-        """Return the parts of a tool's result that its definition, or its latest calls, name."""
+        """Return the parts of a tool's result that are known from its definition or its latest
+        calls.
+        """
         if key not in self._parts:
             tool = self.find(key)
             self._parts[key] = [] if tool is None else self._parts_of(tool)
@@ -110,14 +112,14 @@ class FormTools:
 
 
 def _with_any(field: Field) -> Field:
-    """Return the field, which takes text, too, if its type is not known."""
+    """Return the field, changed to accept text as well as JSON if its type is unknown."""
     is_any = field.kind == "json" and field.takes not in ("a list, as JSON", "an object, as JSON")
     return replace(field, kind="any", takes="text or JSON") if is_any else field
 
 
 def result_parts(schema: JSONObject) -> list[ResultPart]:
-    """Return the members of a value with this schema. For a list, return its first item, and the
-    members of that.
+    """Return the members of a value with the given schema. For a list, return its first item and
+    the members of that item.
     """
     whole = _keywords(schema, schema)
     if whole.items is None:
@@ -130,7 +132,9 @@ def result_parts(schema: JSONObject) -> list[ResultPart]:
 
 
 def _keywords(schema: JSON, root: JSONObject) -> SchemaKeywords:
-    """Return the keywords of a schema, or of the schema in `root` to which it refers."""
+    """Return the keywords of a schema or, if it is a reference, of the schema in `root` that it
+    refers to.
+    """
     keywords = read_as(SchemaKeywords, schema)
     if keywords.reference is None:
         return keywords

@@ -1,5 +1,5 @@
-"""Forms: makes fields from a JSON Schema, reads the object that someone entered in them, and reads
-numbers from outside.
+"""Forms: creates fields from a JSON Schema, reads the object entered in them, and reads numbers
+from untrusted text.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _DATES: Final = {"date": "date", "email": "email", "uri": "url"}
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One member of an object.
+    """A form field for one member of an object.
 
     Attributes:
         kind: `text`, `number`, `choice`, `flag`, `long` (several lines of text) or `json`.
-        type: the type of the HTML input.
-        takes: the kind of value that the field takes, in words, for example `a number`.
+        type: the HTML input type.
+        takes: the kind of value that the field accepts, in words, for example `a number`.
         choices: the values of a `choice`, each as text and as JSON.
         value: the initial content of the field.
-        placeholder: the text that an empty field shows, such as an example, or "".
-        hint: sentences with an example, and about what an empty field means, or "".
-        default_in_words: what an empty field means, or "" if it means nothing. A field that says
-            this need not say that it is optional.
+        placeholder: the text shown in an empty field, such as an example, or "".
+        hint: sentences that give an example and say what an empty field means, or "".
+        default_in_words: what an empty field means, or "" if it means nothing. A field that says so
+            does not also have to say that it is optional.
     """
 
     name: str
@@ -71,19 +71,19 @@ class Field:
 
     @property
     def shows_placeholder(self) -> bool:
-        """True if the browser shows the placeholder. A list of choices or a date cannot have
-        one.
+        """True if the browser can show the placeholder, which a list of choices or a date field
+        cannot have.
         """
         return bool(self.placeholder) and self.kind != "choice" and self.type != "date"
 
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """The fields of a form that determine the people to whom a tool is published.
+    """The form fields that say for whom a tool is published.
 
     Attributes:
-        to: `me`, `all`, `names`, or "" if nobody has chosen.
-        names: the names of users, separated by commas.
+        to: `me`, `all`, `names`, or "" if nothing has been chosen.
+        names: usernames, separated by commas.
     """
 
     to: str
@@ -96,14 +96,14 @@ class Audience:
 
     @property
     def chosen(self) -> str | None:
-        """The audience in the form that `read_audience` accepts, or None to leave it as it was."""
+        """The audience in the format of `read_audience`, or None to leave it unchanged."""
         if self.to == "names":
             return self.names
         return self.to or None
 
 
 def number_from(text: str) -> int | None:
-    """Read a number of at most nine ASCII digits. Return None for any other text."""
+    """Parse a number of at most nine ASCII digits. Return None for any other text."""
     # Check the length and the script, too, because `isdigit` alone would accept thousands of
     # digits, and digits of other scripts.
     if text.isascii() and text.isdigit() and len(text) < 10:
@@ -112,12 +112,12 @@ def number_from(text: str) -> int | None:
 
 
 def fields_of(schema: JSONObject | None, examples: Mapping[str, JSON] | None = None) -> list[Field]:
-    """Return the fields for an object with this schema.
+    """Return the fields for an object with the given schema.
 
     Args:
         schema: the JSON Schema of the object.
-        examples: a value for each member that has one. The hint of a member without a default
-            names it.
+        examples: example values, keyed by member. The hint for a member without a default shows its
+            example.
     """
     takes = read_as(SchemaKeywords, schema)
     fields = [
