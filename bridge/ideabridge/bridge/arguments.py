@@ -1,4 +1,4 @@
-"""Arguments: checks of the values that a Python program passes to a bridge.
+"""Check the values that a Python program passes to a bridge.
 
 A failed check raises `ArgumentError`, which says which argument is wrong, what was expected and
 what was found. If a value inside an argument is not JSON, `InvalidJSONError` is raised instead. The

@@ -1,4 +1,4 @@
-"""Bridge: runs plans and the agent loop with a toolbox and the configured servers.
+"""The bridge, which runs plans and the agent loop with a toolbox and the configured servers.
 
 An application opens a `Bridge`. It owns the store, the servers and the runs of its process, and
 passes each call to `Offer` (the tools), `Runs`, `Publisher` or `Ways` (calls to published ideas).

@@ -1,4 +1,4 @@
-"""Checking: checks callers' plans without blocking the event loop.
+"""Check callers' plans without blocking the event loop.
 
 A small plan is checked on the event loop. For a dry run or a drawing, a larger plan is rehearsed in
 a worker process with a deadline and a memory limit. A larger plan that is about to run is checked

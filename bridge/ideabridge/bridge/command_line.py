@@ -1,5 +1,5 @@
-"""Command line: distinguishes the words after a server's command that are executed from those that
-are only arguments to a program.
+"""Distinguish the words after a server's command that are executed from those that are only
+arguments to a program.
 
 An interpreter (`python x.py`) or a runner (`npx PACKAGE`) executes its operand. The distinction
 matters in two places: an executed word never counts as data, and a person is shown all of it except

@@ -1,4 +1,4 @@
-"""Configuration: the content of `ideabridge.json`.
+"""The content of `ideabridge.json`.
 
 The settings of a project's file override the user's once a person has trusted the file
 (`trust.py`). All problems in a file are reported together, each with its place.

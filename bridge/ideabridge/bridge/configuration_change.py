@@ -1,4 +1,4 @@
-"""ConfigurationChange: decides what a running bridge does when its configuration files change.
+"""Decide what a running bridge does when its configuration files change.
 
 `change_between` compares two configurations. It does not start or stop anything. For each server it
 decides:

@@ -1,5 +1,4 @@
-"""Data files: finds the files in a server's definition that a person can confirm as the server's
-data.
+"""Find the files in a server's definition that a person can confirm as the server's data.
 
 Trust covers every file that a definition names. A server's own data changes with each use, so a
 person can confirm that a file is only data. The author of a project might try to pass off code as

@@ -1,5 +1,4 @@
-"""File content: reads a configuration file and translates it into ideabridge's keys, before the
-content is checked.
+"""Read a configuration file and translate it into ideabridge's keys, before the content is checked.
 
 Both the trust in a project file and its configuration are computed from the translated document.
 Trust therefore covers everything that is executed, no matter how it is written in the file.

@@ -1,4 +1,4 @@
-"""Keyring: reads and writes ideabridge's entries in the system's keyring.
+"""Read and write ideabridge's entries in the system's keyring.
 
 This file uses the `keyring` package. The package is imported only when an entry is needed, because
 importing it asks the desktop for its keyrings.

@@ -1,4 +1,4 @@
-"""Limits: how much one run can use."""
+"""How much one run can use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masking: shows a server's definition with `•••` in place of its secrets.
+"""Show a server's definition with `•••` in place of its secrets.
 
 A person reads the result to decide whether to trust a command. Therefore only the secret is hidden:
 the name in front of it, the host in an address and `${VAR}` stay visible. A value with spaces,

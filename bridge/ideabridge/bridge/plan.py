@@ -1,4 +1,5 @@
-"""Plan: calls, connected by references into a directed acyclic data-flow graph.
+"""Read and check plans. A plan consists of calls, connected by references into a directed acyclic
+data-flow graph.
 
 `read_plan` reads a plan that a caller passes. `rehearse` binds and checks a plan as its run would,
 without running it. The resulting `Rehearsal` makes the dry run and the drawings. A `WaitingPlan`

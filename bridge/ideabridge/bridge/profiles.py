@@ -1,4 +1,4 @@
-"""Profiles: which servers, tools and ideas a session, an address or a token is allowed to use.
+"""Decide which servers, tools and ideas a session, an address or a token is allowed to use.
 
 `Profile.admits_server`, `admits_tool` and `admits_idea` decide what a profile contains. `Offer.to`
 applies these methods to the tools, and `Publications.admits` applies them to the ideas, so no

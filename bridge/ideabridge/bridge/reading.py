@@ -1,5 +1,4 @@
-"""Reading: reads large parts of the store without blocking the event loop. Callers can cancel the
-work.
+"""Read large parts of the store without blocking the event loop. Callers can cancel the work.
 
 Some work, such as forking a run, checking a published plan or showing a run's page, takes longer if
 the journals are large. A worker process does this work. It has a deadline, a memory limit and a

@@ -1,4 +1,4 @@
-"""Recognising: finds the secrets in a server's entry and replaces them with `${secret:NAME}`.
+"""Find the secrets in a server's entry and replace them with `${secret:NAME}`.
 
 `masking.py` finds the places of secrets. It hides too much rather than too little, because hiding a
 word costs nothing. Moving a value out of an entry costs more: a region, a model or a tenant's name

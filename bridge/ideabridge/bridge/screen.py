@@ -1,4 +1,4 @@
-"""Screen: keeps configured secrets out of journals, and therefore out of ideas.
+"""Keep configured secrets out of journals, and therefore out of ideas.
 
 Servers receive their secrets when they start, so there is no need to write a secret into a task, a
 call or an answer. If a person or a mind writes text that contains a secret, the text is refused,

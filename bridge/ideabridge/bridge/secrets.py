@@ -1,4 +1,4 @@
-"""Secrets: values that are never shown or stored.
+"""Recognise and mask secrets, the values that are never shown or stored.
 
 Secrets are the configured values of headers, environment variables and `${VAR}`, and the
 credentials in addresses. Values shorter than 6 characters and words such as `production` are not

@@ -1,5 +1,4 @@
-"""Server entry: translates an entry in `mcpServers`, as assistants and people write it, into
-ideabridge's keys.
+"""Translate an entry in `mcpServers`, as assistants and people write it, into ideabridge's keys.
 
 If a value is unusual but clear, such as a timeout in milliseconds or a number in `env`, it is read
 and noted. An ambiguous value is a problem and makes the server unusable. No value is read in a way

@@ -1,5 +1,4 @@
-"""Settings check: checks an object in a configuration file against its model, and explains problems
-in plain words.
+"""Check an object in a configuration file against its model, and explain problems in plain words.
 
 A value of the wrong type is converted if its meaning is clear, such as "5" for 5.
 """

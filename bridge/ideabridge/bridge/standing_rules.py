@@ -1,4 +1,4 @@
-"""StandingRules: the tools that people have allowed *always*, each in one workspace.
+"""Store the rules by which people have allowed tools *always*, each in one workspace.
 
 A rule is bound to the tool's definition, to the way the tool's server starts, and to the workspace.
 If one of these changes, the rule no longer covers the tool, and calls to the tool ask again. A rule

@@ -1,4 +1,4 @@
-"""Stored secrets: the values of `${secret:NAME}` in the entries of servers.
+"""The values of `${secret:NAME}` in the entries of servers.
 
 A person stores them with `ideabridge secrets set`. The values are in the system's keyring or,
 without a keyring, in `secrets.json` in the user's data folder, a file that only the user can read.

@@ -1,5 +1,5 @@
-"""Sync: the bridge for scripts that do not use `async`. The event loop runs in a thread, and each
-call blocks until its result exists.
+"""The bridge for scripts that do not use `async`. The event loop runs in a thread, and each call
+blocks until its result exists.
 
 from ideabridge.bridge.sync import Bridge
 

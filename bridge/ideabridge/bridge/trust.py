@@ -1,4 +1,4 @@
-"""Trust: records which project files a person has trusted, by their content.
+"""Record which project files a person has trusted, by their content.
 
 A project file (`ideabridge.json` in a folder) can start commands and import Python files, so it is
 used only after a person has trusted exactly this content. `trust.json` in the user's configuration

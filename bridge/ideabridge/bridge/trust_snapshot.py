@@ -1,4 +1,4 @@
-"""Snapshot: the content of a trusted project file without its secrets.
+"""Store the content of a trusted project file without its secrets.
 
 A snapshot lets ideabridge show what has changed since the person trusted the file.
 

@@ -1,1 +1,1 @@
-"""Contexts: messages and their handlers, references, state."""
+"""What a mind is asked and what it answers: messages, references, state, Requests and Solutions."""

@@ -1,5 +1,4 @@
-"""Answer: reads a Solution as it streams in, and returns each call as soon as its JSON object is
-complete.
+"""Read a Solution as it streams in, and return each call as soon as its JSON object is complete.
 
 The text can arrive in pieces of any size, split anywhere. The scanner only finds where values end,
 one token at a time; each value is then decoded separately. The cost is linear in the length of the

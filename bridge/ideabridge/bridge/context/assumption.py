@@ -1,5 +1,5 @@
-"""Assumptions: presents, as text and as choices, the values that a replay used although their
-explanations differ.
+"""Present, as text and as choices, the values that a replay used although their explanations
+differ.
 
 A tool's description names the values that are open (`evidence_sentence`), an answer names what was
 assumed (`assumption_lines`), and a person who is asked can choose another value (`with_choices`).

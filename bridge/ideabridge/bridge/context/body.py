@@ -1,5 +1,5 @@
-"""Body: encodes each part of a Request, such as a message or a schema, in canonical JSON, and
-combines the parts into the whole Request.
+"""Encode each part of a Request, such as a message or a schema, in canonical JSON, and combine the
+parts into the whole Request.
 
 The id of a Request is the SHA-256 of the canonical JSON of all its parts. In a long run, most parts
 of a Request are the same as in the previous one. Each part is therefore encoded only once, and each

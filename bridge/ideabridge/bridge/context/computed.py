@@ -1,4 +1,4 @@
-"""Computed literals: values in a plan that are computed when a call runs, and their uncertainties.
+"""The values in a plan that are computed when a call runs, and their uncertainties.
 
 A published plan can contain literals that its original run copied. The loop knows these literals
 only through the types in this module: a call, or the output, can have a `Computation`. A

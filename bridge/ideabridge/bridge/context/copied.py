@@ -1,5 +1,4 @@
-"""Copied literals: the values in a published plan that are recomputed from their explanations; see
-`Computation`.
+"""Recompute the values that a published plan copied from its run; see `Computation`.
 
 A read-only call runs with the value that the cheapest explanation yields, and the run reports the
 assumption. Before a call that might change something, the run asks a person, regardless of the

@@ -1,5 +1,5 @@
-"""Earlier plans: folds journals whose plans were proposed under version 0 or 1 of the rules for
-calls. Only such journals need this module.
+"""Fold journals whose plans were proposed under version 0 or 1 of the rules for calls. Only such
+journals need this module.
 
 The plans in these journals differ in four ways:
 

@@ -1,5 +1,5 @@
-"""Explanations: the possible origins of a value that a run copied, and which value to use when the
-run is repeated.
+"""The possible origins of a value that a run copied, and which value to use when the run is
+repeated.
 
 Theory of operation. A run writes literals into its calls: `read(path="a.txt")` because an earlier
 `list` returned `a.txt`. A single run cannot show why a literal has its value, so a published plan

@@ -1,4 +1,4 @@
-"""Failures: reads the errors of a Solution as typed documents."""
+"""Read the errors of a Solution as typed documents."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Inquiry: a question that a server asks its caller, and the answer (MCP's elicitation in form
-mode).
-"""
+"""A question that a server asks its caller, and the answer (MCP's elicitation in form mode)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items: the lists in which explanations look for a value.
+"""Read the lists in which explanations look for a value.
 
 A field is a key, or several keys joined with dots; "" is the item itself.
 """

@@ -1,4 +1,4 @@
-"""Messages: the entries of a context, and the handlers that add them to a Request.
+"""The entries of a context, and the handlers that add them to a Request.
 
 A message is `{"role", "content"}`, where the content is text or a typed object. The shorthand
 `{"type": K, ...}` means the same, with the type's default role. `{"type": K, "data": value}` means

@@ -1,6 +1,4 @@
-"""Mind: the protocol for objects that answer Requests, and `Usage`, the tokens and cost of an
-answer.
-"""
+"""The protocol for objects that answer Requests, and `Usage`, the tokens and cost of an answer."""
 
 from __future__ import annotations
 

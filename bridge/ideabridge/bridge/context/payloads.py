@@ -1,5 +1,5 @@
-"""Payloads: finds and replaces the base64 of images, sounds and files, and the text of resources,
-in content blocks inside values.
+"""Find and replace the base64 of images, sounds and files, and the text of resources, in content
+blocks inside values.
 
 Base64 is useless to people and minds reading a value as text.
 """

@@ -1,4 +1,4 @@
-"""Plan literals: finds the literals in a published plan that are computed when the plan runs.
+"""Find the literals in a published plan that are computed when the plan runs.
 
 A plan created from a run can contain literals that the run copied (`context/explanations.py`). Such
 a plan is proposed with `{"values": [Explained...], "seen": {REFERENCE: profile}, "watch": {PLACE:

@@ -1,5 +1,5 @@
-"""Previews: shortens values for minds and hosts, with references to the rest, so that a mind can
-write `†state.log` instead of the log.
+"""Shorten values for minds and hosts, with references to the rest, so that a mind can write
+`†state.log` instead of the log.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Reader: defines the loop's own tool `read`, which lets a mind read values that a Request has
-shortened.
+"""The loop's own tool `read`, which lets a mind read values that a Request has shortened.
 
 A Request that shortens something offers this tool, under the first name in `READERS` that no other
 tool has. A call returns part of a value, and the next Request shows this part in full:

@@ -1,4 +1,4 @@
-"""References: parses strings such as `†kind.path`, which are replaced with values when a call runs.
+"""Parse strings such as `†kind.path`, which are replaced with values when a call runs.
 
 Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the first
 value that exists. `a && b` is the last value, provided that all exist. `&&` binds more tightly.

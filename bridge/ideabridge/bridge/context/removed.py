@@ -1,5 +1,4 @@
-"""Removed kinds: evaluates explanations of kinds that no longer exist, and converts them into
-Python expressions.
+"""Evaluate explanations of kinds that no longer exist, and convert them into Python expressions.
 
 Before version 2 of the rules for calls, a plan could also explain literals by guessed functions:
 parts of strings, dates, arithmetic, extremes, whole columns of lists, joined strings, and branches

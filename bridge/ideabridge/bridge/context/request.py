@@ -1,4 +1,4 @@
-"""Request: the question that a run asks a mind."""
+"""The question that a run asks a mind."""
 
 from __future__ import annotations
 

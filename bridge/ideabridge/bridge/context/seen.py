@@ -1,5 +1,5 @@
-"""Seen: records the kinds of values that a published plan has read so far, and reports what is new
-about a value.
+"""Record the kinds of values that a published plan has read so far, and report what is new about a
+value.
 
 No number of runs can prove that a task treats all kinds of values alike: it might transfer only
 positive amounts, or stop at an empty list. A plan therefore keeps a profile of each value that it

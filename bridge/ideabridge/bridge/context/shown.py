@@ -1,4 +1,4 @@
-"""Shown: decides how much of the result of each call a Request shows to its mind.
+"""Decide how much of the result of each call a Request shows to its mind.
 
 A Request shows everything that the context's author wrote in full. A *result* is a value that a
 call returned: the `result` of a `call` message, or the part of a state (or of data) to which the

@@ -1,4 +1,4 @@
-"""State: documents (JSON values that are read and written by path) and `StateSchema`.
+"""Documents (JSON values that are read and written by path) and `StateSchema`.
 
 Documents are never modified in place. A write copies the objects along its path and shares the
 rest, so the state before a Solution remains available as long as a call reads it.

@@ -1,4 +1,4 @@
-"""Steps: converts a value to another notation.
+"""Convert a value to another notation.
 
 All functions here are pure. The result is MISSING if a step does not apply to a value, or if the
 value is too long.

@@ -1,4 +1,4 @@
-"""WrittenCall: a call as its author wrote it, before its tool is looked up.
+"""A call as its author wrote it, before its tool is looked up.
 
 Plans, Solutions and published ideas list calls as JSON. Code that needs only the names in a call
 parses it as a `WrittenCall`. `read_call` in `loop/call.py` reads and checks the other members, and

@@ -1,1 +1,1 @@
-"""Driving: decides which process drives a run, and keeps the other processes informed."""
+"""Decide which process drives a run, and keep the other processes informed."""

@@ -1,5 +1,5 @@
-"""Driver: holds the lease under which this process drives a run, writes the run's journal, and
-watches other drivers' leases.
+"""Hold the lease under which this process drives a run, write the run's journal, and watch other
+drivers' leases.
 
 A run is driven by one process at a time. That process holds the run's lease, renews it with each
 heartbeat, and releases it when the run is waiting for someone or has ended. Each acquisition begins

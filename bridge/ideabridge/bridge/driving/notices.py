@@ -1,5 +1,5 @@
-"""Notices: receives notices from other processes that use the same store. A process polls only if
-the store cannot notify.
+"""Receive notices from other processes that use the same store. A process polls only if the store
+cannot notify.
 
 A notice consists of a topic and, for some topics, an id: `run RUN` (its journal has grown), `ask`
 (a request to the driver of a run), `queue` (a run is waiting for a worker), `catalogue` (something

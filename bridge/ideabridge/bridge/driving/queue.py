@@ -1,4 +1,4 @@
-"""Queue: decides who drives a run when servers and workers share a store.
+"""Decide who drives a run when servers and workers share a store.
 
 Theory of operation. The queue is the `runs` table: a run with the status `queued` has no driver and
 is waiting for a worker. A server with the role `front` journals the events that set a run in motion

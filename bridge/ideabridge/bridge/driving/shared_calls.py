@@ -1,4 +1,4 @@
-"""SharedCalls: enforces a server's `parallel` limit across all processes on a store.
+"""Enforce a server's `parallel` limit across all processes on a store.
 
 Theory of operation. The store lists each server's running and waiting calls in order of arrival. If
 the limit is N, the first N calls run. When a call ends, it is removed and the next call starts, so

@@ -1,5 +1,5 @@
-"""Call: reads and checks a call that a mind or a plan lists. A call is a tool with its parameters
-filled in.
+"""Read and check a call that a mind or a plan lists. A call is a tool with its parameters filled
+in.
 """
 
 from __future__ import annotations

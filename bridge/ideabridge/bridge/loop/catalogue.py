@@ -1,4 +1,4 @@
-"""Catalogue: the tools that a run can call, with the validators of their parameters."""
+"""The tools that a run can call, with the validators of their parameters."""
 
 from __future__ import annotations
 

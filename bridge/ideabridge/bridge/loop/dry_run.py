@@ -1,5 +1,5 @@
-"""Dry run: shows what a plan would do, both as data and as a drawing (Mermaid for documents and
-hosts, text for terminals).
+"""Show what a plan would do, both as data and as a drawing (Mermaid for documents and hosts, text
+for terminals).
 """
 
 from __future__ import annotations

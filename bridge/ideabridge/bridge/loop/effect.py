@@ -1,5 +1,5 @@
-"""Effects: the actions that the machine asks the runner to perform. The runner acknowledges each
-effect with an event.
+"""The actions that the machine asks the runner to perform. The runner acknowledges each effect with
+an event.
 """
 
 from __future__ import annotations

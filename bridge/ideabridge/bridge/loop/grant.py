@@ -1,5 +1,4 @@
-"""Grant: a person's permission for later calls to a tool in the same run, which then need no
-approval.
+"""A person's permission for later calls to a tool in the same run, which then need no approval.
 
 A grant comes with the approval of one call and is journaled in that call's `CallDecided`. The grant
 covers calls to the same tool in the same run, whether they are already waiting or come later. It

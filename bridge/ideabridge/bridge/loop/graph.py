@@ -1,4 +1,4 @@
-"""Graph: the calls of one Solution, bound to each other by what they read and write.
+"""The calls of one Solution, bound to each other by what they read and write.
 
 Theory of operation
 -------------------

@@ -1,4 +1,4 @@
-"""InitialDocuments: the values from the context that references can read when a run begins."""
+"""The values from the context that references can read when a run begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machine: the agent loop as a pure state machine.
+"""The agent loop as a pure state machine.
 
 Theory of operation
 -------------------

@@ -1,5 +1,4 @@
-"""Members: the parts of a Solution other than its calls, output or program, such as
-`thought_process`.
+"""The parts of a Solution other than its calls, output or program, such as `thought_process`.
 
 The schema of a Request lists these members. They are journaled and have no other effect.
 """

@@ -1,4 +1,4 @@
-"""Memory: the documents of a run, and the writes of the current Solution.
+"""The documents of a run, and the writes of the current Solution.
 
 The state is an append-only log of writes, which is read as one JSON object per instance. A document
 contains everything that references can read: `{"state": ..., "results": ..., "input": ..., "data":

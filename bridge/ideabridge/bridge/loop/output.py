@@ -1,5 +1,5 @@
-"""Output: resolves the references in the parameters of calls and in the output of a run, and checks
-the results.
+"""Resolve the references in the parameters of calls and in the output of a run, and check the
+results.
 
 `Readiness` decides whether a call can run, and with what parameters. `OutputSchema` produces the
 output of a run.

@@ -1,4 +1,4 @@
-"""Policy: decides whether a resolved call runs, asks a person, or is refused.
+"""Decide whether a resolved call runs, asks a person, or is refused.
 
 A policy is built from the settings of a run. The journal contains the settings, so folding the
 journal repeats the verdicts.

@@ -1,4 +1,4 @@
-"""Progress: the status of each call in a run, and the values that its reads see.
+"""The status of each call in a run, and the values that its reads see.
 
 `Progress` is the state of one call, and `Item` the state of one of its executions. `Judge`
 evaluates a read and returns a value, `Wait` with the call to wait for, or `Absent` with the reason

@@ -1,4 +1,4 @@
-"""Question: the questions that a run asks people, and the answers that the run accepts.
+"""The questions that a run asks people, and the answers that the run accepts.
 
 A run asks whether a call may run, whether a lazy run's plan is accepted, and what the outcome of an
 interrupted call was. A server can also ask a question while it is running a call. Each question is

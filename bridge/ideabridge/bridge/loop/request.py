@@ -1,5 +1,5 @@
-"""Request: composes the Request for each step of a run from the run's current context and the
-schema of the answer.
+"""Compose the Request for each step of a run from the run's current context and the schema of the
+answer.
 """
 
 from __future__ import annotations

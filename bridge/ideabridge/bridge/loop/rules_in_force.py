@@ -1,4 +1,4 @@
-"""RulesInForce: the approval settings of a process whose configuration changes."""
+"""The approval settings of a process whose configuration changes."""
 
 from __future__ import annotations
 

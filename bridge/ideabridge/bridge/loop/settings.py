@@ -1,6 +1,4 @@
-"""Settings: the limits and options of a run, which let the machine repeat the same steps, and the
-amounts that a run has used.
-"""
+"""The limits and options of a run, which its journal contains, and the amounts that it has used."""
 
 from __future__ import annotations
 

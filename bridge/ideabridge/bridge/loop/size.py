@@ -1,5 +1,4 @@
-"""Size: measures how large parameters and outputs become when their references are replaced with
-values.
+"""Measure how large parameters and outputs become when their references are replaced with values.
 
 Values are shared in memory. Without these limits, many references to one value could fill the
 memory when they are written out.

@@ -1,4 +1,4 @@
-"""Solution: the calls and output of one answer, read and checked before any of the calls runs.
+"""The calls and output of one answer, read and checked before any of the calls runs.
 
 `SolutionReader` turns each Solution that arrives in one piece into a `Proposal`: it binds the
 references and finds the problems. In a lazy run, every Solution is a plan (`Planning`). The reader

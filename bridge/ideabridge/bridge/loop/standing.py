@@ -1,4 +1,4 @@
-"""Standing: identifies the tool of a call for standing rules.
+"""Identify the tool of a call for standing rules.
 
 A standing rule is a person's answer *always*: a tool runs in one workspace without a question. The
 rules are kept outside the loop, by `standing_rules.py`. When a call is about to ask, the runner

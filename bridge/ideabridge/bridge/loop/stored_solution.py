@@ -1,5 +1,4 @@
-"""StoredSolution: a Solution in the form stored in an idea, which satisfies the schema of the
-Request.
+"""A Solution in the form stored in an idea, which satisfies the schema of the Request.
 
 A Solution is read leniently: a malformed call fails, and the others run. The stored Solution
 contains only what the schema accepts:

@@ -1,4 +1,4 @@
-"""Tick: the calls of one Solution, from the moment they are listed until all have settled.
+"""The calls of one Solution, from the moment they are listed until all have settled.
 
 Theory of operation
 -------------------

@@ -1,4 +1,4 @@
-"""ToolOffer: the tools and output schema that each Request of a run offers.
+"""The tools and output schema that each Request of a run offers.
 
 A run begins with a catalogue and an output schema. Message handlers can change both for a Request,
 and the event of the Request records the change.

@@ -1,1 +1,1 @@
-"""Minds: the models and programs that answer Requests."""
+"""The minds, which are the models and programs that answer Requests."""

@@ -1,4 +1,4 @@
-"""Adapt: widens the schema of a Solution to one that model endpoints accept.
+"""Widen the schema of a Solution to one that model endpoints accept.
 
 Providers reject different parts of JSON Schema. Some compile a schema into a grammar, which counts
 and patterns would make too large. Removing such keywords only widens the schema. A description

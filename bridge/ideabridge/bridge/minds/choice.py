@@ -1,4 +1,4 @@
-"""Choice: chooses the mind that answers a run's Requests, and says why."""
+"""Choose the mind that answers a run's Requests, and say why."""
 
 from __future__ import annotations
 

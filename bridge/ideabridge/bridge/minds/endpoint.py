@@ -1,4 +1,4 @@
-"""Endpoint: sends requests to one model through pydantic-ai, and streams the model's answers.
+"""Send requests to one model through pydantic-ai, and stream the model's answers.
 
 This module is imported only when a model is first asked, because importing pydantic-ai takes a
 second or two.

@@ -1,4 +1,4 @@
-"""Function: adapts a function from Request to Solution for use as a mind."""
+"""Adapt a function from Request to Solution for use as a mind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions: the text that a model receives in addition to the Request.
+"""Compose the text that a model receives in addition to the Request.
 
 `brief` describes the schema of a Solution in short form, with tools as signatures and types as in
 TypeScript. JSON Schema would take many times more tokens, and small models copy a schema instead of

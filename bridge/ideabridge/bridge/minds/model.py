@@ -1,4 +1,4 @@
-"""ModelMind: a mind that asks a model endpoint.
+"""A mind that asks a model endpoint.
 
 A `ModelAnswer` obtains one Solution. It asks in the strictest `Form` that the endpoint accepts,
 waits and retries after failures, and sends unreadable answers back with the error. An

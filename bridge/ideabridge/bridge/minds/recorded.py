@@ -1,4 +1,4 @@
-"""Recorded: a mind that answers from stored ideas, for tests, demos and replay.
+"""A mind that answers from stored ideas, for tests, demos and replay.
 
 The mind looks up a stored idea by the id of the Request, which is the hash of the Request's context
 and schema. A recording therefore answers as long as the task, the tools and the results of all

@@ -1,4 +1,4 @@
-"""Settings for minds: the model, its key and its parameters (`ModelConfiguration`,
+"""The settings of a mind: the model, its key and its parameters (`ModelConfiguration`,
 `SamplingSettings`), and the ways to ask for JSON (`Form`).
 """
 

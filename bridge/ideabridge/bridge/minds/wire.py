@@ -1,5 +1,4 @@
-"""Wire: limits the size of HTTP responses from model endpoints, and translates failures to errors
-of minds.
+"""Limit the size of HTTP responses from model endpoints, and translate failures to errors of minds.
 
 The HTTP libraries read the whole body of an error and each whole line of a stream, regardless of
 length. `limit_answers` adds hooks to a provider's HTTP client. The hooks limit every response,

@@ -1,1 +1,1 @@
-"""Modules: the configured MCP servers."""
+"""The configured MCP servers, the connections to them, and their sign-ins and messages."""

@@ -1,4 +1,5 @@
-"""Streamable HTTP: requests to one address, each answered with a JSON body or a stream of events.
+"""Send requests to one address, each answered with a JSON body or a stream of events (streamable
+HTTP).
 
 A call:
 

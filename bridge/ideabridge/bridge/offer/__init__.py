@@ -1,3 +1,1 @@
-"""Offer: everything that a run of this bridge can currently call, and the catalogues of individual
-runs.
-"""
+"""What a run of this bridge can currently call, and the catalogues of individual runs."""

@@ -1,4 +1,4 @@
-"""Defined tools: reads the tools that a context or a plan defines or names."""
+"""Read the tools that a context or a plan defines or names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Missing tools: explains, for errors about unknown tools, why tools are missing from this
-process.
-"""
+"""Explain, for errors about unknown tools, why tools are missing from this process."""
 
 from __future__ import annotations
 

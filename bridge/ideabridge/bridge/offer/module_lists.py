@@ -1,4 +1,4 @@
-"""Module lists: stores the tool lists that servers sent when they were last up."""
+"""Store the tool lists that servers sent when they were last up."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Named tools: assigns unique names to the tools of this process and of the servers, both as listed
-by servers and as changed by the configuration.
+"""Assign unique names to the tools of this process and of the servers, both as listed by servers
+and as changed by the configuration.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Offer: everything that a run of this bridge can currently call, under names that do not collide.
+"""Everything that a run of this bridge can currently call, under names that do not collide.
 
 `Offer` compiles two catalogues: the tools that servers have listed in this process, for running
 calls, and all known tools, for naming and searching tools. `ModuleLists` stores what each server

@@ -1,4 +1,4 @@
-"""PlanTools: compiles the catalogue of a plan, which contains the tools named by its calls."""
+"""Compile the catalogue of a plan, which contains the tools named by its calls."""
 
 from __future__ import annotations
 

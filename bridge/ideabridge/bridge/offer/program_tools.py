@@ -1,4 +1,4 @@
-"""Program tools: finds the tools that programs can call, and their names in programs."""
+"""Find the tools that programs can call, and their names in programs."""
 
 from __future__ import annotations
 

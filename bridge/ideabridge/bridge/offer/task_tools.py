@@ -1,6 +1,4 @@
-"""TaskTools: compiles the catalogue of a task, which contains the tools selected by its
-patterns.
-"""
+"""Compile the catalogue of a task, which contains the tools selected by its patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool names: assigns the tools of servers unique names in plans."""
+"""Assign the tools of servers unique names in plans."""
 
 from __future__ import annotations
 

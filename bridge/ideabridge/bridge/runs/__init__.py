@@ -1,1 +1,1 @@
-"""Runs: driving, journaling, questions to people, forks and recovery."""
+"""The runs of a bridge: how they begin, are driven and journaled, ask people, fork and recover."""

@@ -1,5 +1,5 @@
-"""Sessions: runs whose Requests an application answers itself, with single calls or groups of
-calls.
+"""Runs whose Requests an application answers itself. It makes single calls or groups of calls, and
+gets their results.
 
     async with bridge.session(state={"city": "Oslo"}) as session:
         weather = await session.run(

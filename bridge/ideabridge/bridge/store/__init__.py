@@ -1,1 +1,1 @@
-"""Store: ideas, publications and runs."""
+"""The store, which keeps ideas, publications, runs and settings in SQLite or PostgreSQL."""

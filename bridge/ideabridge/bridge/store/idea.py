@@ -1,4 +1,4 @@
-"""Ideas: saved triples (context, schema, solution), named by their content."""
+"""The idea: a saved triple (context, schema, solution), named by its content."""
 
 from __future__ import annotations
 

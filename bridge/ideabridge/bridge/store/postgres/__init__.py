@@ -1,1 +1,1 @@
-"""PostgreSQL: a store for several servers (`pip install ideabridge[postgres]`)."""
+"""Keep a store in PostgreSQL, for several servers (`pip install ideabridge[postgres]`)."""
