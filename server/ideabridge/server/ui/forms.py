@@ -135,10 +135,10 @@ def _with_example(field: Field, examples: Mapping[str, JSON]) -> Field:
 
 
 def fields_of_tool(publication: Publication, examples: Mapping[str, JSON]) -> list[Field]:
-    """Return the fields for the input of a published tool. `examples` is as in `fields_of`.
+    """Return the input fields of a published tool. `examples` is as in `fields_of`.
 
-    The publisher describes a parameter that nobody has described by the place of its value, such as
-    `customer of list_orders`. A person who fills the form does not need this.
+    If a parameter has no description, the publisher describes it by where its value is used, such
+    as `customer of list_orders`. A person filling in the form does not need this description.
     """
     tools = {tool_of(call) for call in objects_in(publication.plan_parts.calls)}
     return [
@@ -148,14 +148,14 @@ def fields_of_tool(publication: Publication, examples: Mapping[str, JSON]) -> li
 
 
 def without_place(description: str, tools: Collection[str]) -> str:
-    """Return a description without the place of the value at its beginning."""
+    """Return a description without the leading words about where the value is used."""
     place, _, further = description.partition(". ")
     _, _, tool = place.partition(" of ")
     return further if tool in tools else description
 
 
 def with_values(fields: list[Field], values: Mapping[str, JSON]) -> list[Field]:
-    """Return fields that contain these values of an earlier call."""
+    """Return the fields, filled with the given values of an earlier call."""
     return [
         replace(field, value=_as_written(field, values[field.name]))
         if field.name in values
@@ -165,7 +165,7 @@ def with_values(fields: list[Field], values: Mapping[str, JSON]) -> list[Field]:
 
 
 def _as_written(field: Field, value: JSON) -> str:
-    """Return a value as a person writes it into a field."""
+    """Return a value as a person would type it into the field."""
     return _plain(value) if field.kind in ("text", "long") else as_json(value)
 
 
@@ -212,7 +212,7 @@ def _field(name: str, schema: JSONObject, required: bool) -> Field:
 
 
 def _default_in_words(default: JSON) -> str:
-    """Return the meaning of an empty field with this default, in words."""
+    """Return what an empty field with this default means, in words."""
     if default is True:
         return "yes"
     if default is False:
@@ -225,8 +225,8 @@ def _default_in_words(default: JSON) -> str:
 
 
 def _kind_of_text(html: str, default: JSON) -> str:
-    """Return the `Field.kind` for an input of this type. An input with a long default has several
-    lines.
+    """Return the `Field.kind` for the given HTML input type. An input with a long default has
+    several lines.
     """
     if html == "number":
         return "number"
@@ -240,8 +240,8 @@ def _plain(value: JSON) -> str:
 
 
 def read_fields(schema: JSONObject | None, form: FormFields) -> JSONObject:
-    """Read the object from a filled-in form. Empty fields are left out. `raw` contains the members
-    that have no field.
+    """Read the object from a filled-in form. Empty fields are left out. The form's `raw` field
+    contains the members that have no field of their own.
 
     Raises:
         ArgumentError: a field does not contain a value of its type.

@@ -1,7 +1,7 @@
-"""Histories: the journals that pages read.
+"""Histories: keeps the journals that pages read.
 
-A page reads a journal as a trace, which is fast, or folded, which is complete. Journals stay in
-memory, and are extended as the runs continue.
+A page reads a journal either as a trace, which is fast, or folded, which is complete. Journals are
+cached in memory and extended as their runs continue.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ FOLDED_HERE_BYTES: Final = 1024 * 1024
 
 @dataclass(slots=True)
 class KeptJournal:
-    """The journal of a run in memory.
+    """The cached journal of a run.
 
     Attributes:
         trace: the trace of the run.
         history: the folded history, or None if no page has needed it.
-        size: the approximate memory that the events take, in bytes.
-        trace_size: the approximate part of `size` that the trace takes. The trace contains no
+        size: the approximate memory used by the events, in bytes.
+        trace_size: the approximate part of `size` that the trace uses. The trace contains no
             results.
         questions: the open questions after the last event, or None if no page has needed them.
-        questions_size: the approximate memory that the questions take, in bytes.
+        questions_size: the approximate memory used by the questions, in bytes.
     """
 
     trace: Trace = field(default_factory=Trace)
@@ -86,13 +86,11 @@ class KeptJournal:
 
     @property
     def small_size(self) -> int:
-        """The approximate memory, in bytes, that the journal takes in addition to the folded
-        history.
-        """
+        """The approximate memory that the journal uses besides the folded history, in bytes."""
         return self.trace_size + self.questions_size
 
     def add_trace(self, added: TimedEvent) -> None:
-        """Add the next event to the trace, and count its size."""
+        """Add the next event to the trace and count its size."""
         event = added.event
         self.trace.add_event(added.number, event, added.at)
         size = _EVENT_BYTES + added.size
@@ -103,8 +101,8 @@ class KeptJournal:
 
 
 class Histories:
-    """The journals of the runs that were viewed last. Threads read the journals, so that the server
-    is not blocked.
+    """The journals of the most recently viewed runs. Threads read the journals, so that they do not
+    block the server.
     """
 
     def __init__(self, store: Store) -> None:
@@ -113,12 +111,12 @@ class Histories:
 
     @asynccontextmanager
     async def reading(self, run_id: str, *, fold: bool = False) -> AsyncGenerator[KeptJournal]:
-        """Yield the journal of a run up to the run's last event. The journal does not change within
-        the block.
+        """Yield the journal of a run up to its last event. The journal does not change within the
+        block.
 
-        The journal is folded in this process if it is small enough. A worker folds a larger
-        journal; see `run_pages`. No worker can read an in-memory store, so its journals are folded
-        here if they are small, or if `fold` is true.
+        A small journal is folded in this process, and a larger one in a worker; see `run_pages`.
+        Workers cannot read an in-memory store, so its journals are folded here if they are small or
+        if `fold` is true.
 
         Raises:
             UnknownRunError: the run does not exist.
@@ -133,8 +131,8 @@ class Histories:
             self._shrink()
 
     def _shrink(self) -> None:
-        """While too much memory is used, discard the folded histories, and then whole journals. The
-        ones that were viewed longest ago are discarded first.
+        """While too much memory is used, discard folded histories and then whole journals, least
+        recently viewed first.
         """
         unused = [
             (run_id, journal) for run_id, journal in self._kept.items() if not journal.lock.locked()
@@ -182,12 +180,12 @@ class Histories:
     # -- open decisions ----------------------------------------------------------------------------
 
     async def all_pending(self, caller: Viewer, most: int) -> list[Pending]:
-        """Return at most `most` open decisions of a caller's runs, with the newest runs of each
+        """Return at most `most` open decisions from a caller's runs, with the newest runs of each
         owner first.
 
         An admin sees the runs of several owners. Each owner gets an equal share of the list, so
-        that an owner with many open questions does not hide the questions of others. Unused shares
-        go to owners with more questions.
+        that an owner with many open questions does not crowd out the others. Unused shares go to
+        owners with more questions.
         """
         runs_by_owner: dict[str, list[RunRecord]] = {}
         for root in waiting_runs(self._store, caller):
@@ -222,8 +220,8 @@ class Histories:
 
         Args:
             record: the run or room.
-            history: the folded journal, if the calling code is already `reading` it. If it is
-                given, only the decisions of this run and its rooms are returned.
+            history: the folded journal, if the calling code is already `reading` it. In this case,
+                only the decisions of this run and its rooms are returned.
         """
         # While reading a room, never wait for the run that it belongs to, because whoever is
         # reading that run is waiting for the room. Waiting in both directions would be a deadlock.
@@ -244,8 +242,8 @@ class Histories:
         return decisions
 
     async def _questions(self, record: RunRecord) -> OpenQuestions:
-        """Return the open questions in a journal. Requests that ask at the same time share one
-        folding. The journal is folded again if it has grown.
+        """Return the open questions in a journal. Simultaneous requests share the work of folding
+        it, and a journal that has grown is folded again.
         """
         journal = self._kept.get(record.id)
         if (
@@ -264,8 +262,8 @@ class Histories:
     async def _open_questions(
         self, record: RunRecord, read: KeptJournal
     ) -> tuple[OpenQuestions, int]:
-        """Return the open questions in a journal, and the approximate memory, in bytes, that they
-        take.
+        """Return the open questions in a journal, and the approximate memory that they use, in
+        bytes.
         """
         if read.history is not None:
             return await compute_in_thread(_measured, OpenQuestions.of, read.history)
@@ -289,7 +287,7 @@ def _measured(make: Callable[[T], OpenQuestions], source: T) -> tuple[OpenQuesti
 def read_until(
     store: Store, run_id: str, last: int, most: int = JOURNAL_CACHE_BYTES
 ) -> KeptJournal:
-    """Read the journal of a run up to one of its events. The journal is folded unless it takes more
+    """Read the journal of a run up to the event `last`. The journal is folded unless it needs more
     than `most` bytes of memory.
 
     Raises:
@@ -305,7 +303,7 @@ def read_until(
 
 
 def _folded(store: Store, run_id: str, last: int) -> RunHistory:
-    """Return the folded journal of a run up to one of its events."""
+    """Return the folded journal of a run up to the event `last`."""
     history = RunHistory()
     times = store.runs.event_times(run_id)
     for number, event in itertools.islice(store.runs.events(run_id), last):
@@ -316,7 +314,5 @@ def _folded(store: Store, run_id: str, last: int) -> RunHistory:
 
 
 def open_questions(store: Store, run_id: str, last: int) -> JSONObject:
-    """Return the open questions of a run after one of its events, as the JSON of
-    `OpenQuestions`.
-    """
+    """Return the open questions of a run after the event `last`, as the JSON of `OpenQuestions`."""
     return OpenQuestions.of(_folded(store, run_id, last)).to_json()

@@ -1,5 +1,5 @@
 """Home: shows what is waiting for the visitor, the running runs, the state of the servers, and the
-last week.
+past week.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class DayBar:
         good: the height of the bar's upper part, which stands for the runs, calls or tokens that
             did not fail.
         failed: the height of the bar's lower part, which stands for the runs or calls that failed.
-        title: the day and the numbers that the bar shows.
-        day: the first letters of the name of the day.
-        count: the number of runs, calls or tokens, in few digits.
+        title: the day and the numbers behind the bar.
+        day: the abbreviated name of the day.
+        count: the number of runs, calls or tokens, with few digits.
     """
 
     left: int
@@ -84,8 +84,8 @@ class Chart:
     """A chart with one bar for each day of the week. All lengths are in pixels.
 
     Attributes:
-        counted: the sum over all days, followed by the name of what the chart counts.
-        failed: the number of these that failed.
+        counted: the total for all days, followed by what the chart counts.
+        failed: how many of these failed.
         bars: one bar for each day, in order.
     """
 
@@ -102,9 +102,9 @@ class ListedAsk:
 
     Attributes:
         card: the decision.
-        values: the values that the line shows: those in which the call differs from the other calls
-            of its tool in the list, and then others. The brief ones come first, because the end of
-            a line that is too long is not shown.
+        values: the values that the line shows: first those that differ from the other listed calls
+            of its tool, then others. Short values come first, because lines that are too long are
+            cut off.
         further: the number of values that the line does not show.
     """
 
@@ -127,7 +127,7 @@ class HomePage:
         return [Route("/home", self.show), Route("/home/suggestions", self.suggestions)]
 
     async def show(self, request: Request) -> Response:
-        """Show the home page. If nothing has run yet, show how to begin."""
+        """Show the home page, or how to begin if nothing has run yet."""
         visitor = visitor_of(request)
         last = datetime.now(UTC).date()
         first = last - timedelta(days=_DAYS - 1)
@@ -178,7 +178,7 @@ class HomePage:
     async def suggestions(self, request: Request) -> Response:
         """Show the tools that the visitor's repeated work suggests.
 
-        The home page loads this once the page is shown, because finding the suggestions can take
+        The home page loads this part after it is shown, because finding suggestions can take
         seconds.
         """
         visitor = visitor_of(request)
@@ -190,7 +190,7 @@ class HomePage:
         return self._site.page(request, "home_suggestions.html", suggestions=cards)
 
     async def _cards(self, visitor: Visitor) -> list[Card]:
-        """Return open decisions, in the same order as on the page for approvals."""
+        """Return open decisions in the same order as on the approvals page."""
         decisions = await self._site.histories.all_pending(visitor.scope, _SHOWN_DECISIONS)
         oldest_first = sorted(decisions, key=lambda pending: pending.asked or 0)
         earlier = [await earlier_call(self._site, pending) for pending in oldest_first]
@@ -207,10 +207,9 @@ class HomePage:
     def _used(
         self, first: date, last: date, visitor: Visitor
     ) -> tuple[list[DayOfUse], list[tuple[str, int]]]:
-        """Return the use on each day, and the names of the most used tools with the number of uses
-        of each tool.
+        """Return the use on each day, and the names and use counts of the most used tools.
 
-        Call this method in a thread, because it might have to index ideas first.
+        Call this method in a thread, because it may have to index ideas first.
         """
         store = self._bridge.store
         store.ideas.index_all()
@@ -220,8 +219,8 @@ class HomePage:
 
 
 def told_apart(cards: Sequence[Card]) -> list[ListedAsk]:
-    """Return a line for each open decision. Calls of one tool often have values in common, so the
-    values in which a call differs from the others are preferred.
+    """Return a line for each open decision. Calls of the same tool often have values in common, so
+    the values that differ come first.
     """
     asks: list[ListedAsk] = []
     for card in cards:
@@ -239,10 +238,10 @@ def told_apart(cards: Sequence[Card]) -> list[ListedAsk]:
 
 
 def charts_of(days: list[DayOfUse]) -> list[Chart]:
-    """Return the charts of some days: runs, direct calls if there were any, and the tokens of
-    models if any model has reported some.
+    """Return the charts for the given days: runs, direct calls if there were any, and tokens if any
+    model has reported some.
 
-    Assistants do not report what they spend, so without reported tokens there is nothing to chart.
+    Assistants do not report the tokens that they use, so there may be none to chart.
     """
     charts = [
         _chart("run", "", days, [day.runs for day in days], [day.failed_runs for day in days])
@@ -258,7 +257,7 @@ def charts_of(days: list[DayOfUse]) -> list[Chart]:
 
 
 def _few_digits(number: int) -> str:
-    """Return a number that fits below the bar of a chart."""
+    """Return a number, shortened to fit below the bar of a chart."""
     if number < 10_000:
         return f"{number:,}"
     if number < 1_000_000:

@@ -1,10 +1,10 @@
-"""Idea folder: lists the idea documents that a project has beside its code, and says which of them
-the store contains as tools.
+"""Idea folder: lists the idea documents that a project keeps beside its code, and says which of
+them are in the store as tools.
 
-The folder is `ideas` in the project folder, where `ideabridge ideas export --published --folder
-ideas` writes. A file takes effect only once its idea is saved in the store. Until then, and after
-each change to the file, the file and the store differ. Links are not followed, because a folder
-from elsewhere must not lead to other files.
+The folder is `ideas` in the project folder, to which `ideabridge ideas export --published --folder
+ideas` writes. A file takes effect only when its idea is saved in the store. Until then, and after
+each change to the file, the file and the store differ. Symbolic links are not followed, because a
+folder from an untrusted source must not give access to other files.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class IdeaFile:
 
     Attributes:
         name: the name of the file.
-        tool: the name of the tool in the file, or "" if the file cannot be read.
+        tool: the name of the tool in the file, or "" if the file is unreadable.
         state: see `FileState`.
         why: the reason for the state, or "".
-        is_written: whether a person wrote the file, so that it can be opened in the editor. A file
-            that comes from a run is saved with a command instead.
+        is_written: whether a person wrote the idea, so that the editor can open it. A file exported
+            from a run is saved with a command instead.
     """
 
     name: str
@@ -61,9 +61,9 @@ class IdeaFile:
 
 @dataclass(frozen=True, slots=True)
 class _ReadFile:
-    """The content of a file: the name of its tool, and the id of its idea.
+    """The contents of a file: the name of its tool and the id of its idea.
 
-    `members` contains the members that only a document written by a person has.
+    `members` contains the members that only documents written by a person have.
     """
 
     tool: str
@@ -72,7 +72,7 @@ class _ReadFile:
 
 
 class IdeaFolder:
-    """The folder of a project.
+    """The `ideas` folder of a project.
 
     Args:
         project: the project folder.
@@ -82,12 +82,12 @@ class IdeaFolder:
         self.path = project / FOLDER
 
     def files(self, publications: Publications, viewer: Viewer) -> list[IdeaFile]:
-        """Return the files, sorted by name, with their states. The result is empty if there is no
-        folder. This method blocks.
+        """Return the files with their states, sorted by name, or no files if there is no folder.
+        This method blocks.
 
         Args:
             publications: the tools in the store.
-            viewer: the viewer who is looking at the page.
+            viewer: the viewer of the page.
         """
         return [self._state(path, publications, viewer) for path in self._documents()]
 
@@ -103,7 +103,7 @@ class IdeaFolder:
         return _bytes(path).decode("utf-8", "replace")
 
     def commented_file(self, tool: str) -> str:
-        """Return the name of a file of a tool that has comments, or "" if there is none. This
+        """Return the name of a tool's file that contains comments, or "" if there is none. This
         method blocks.
         """
         for path in self._documents():

@@ -1,4 +1,4 @@
-"""Ideas: saved ideas, suggestions for tools, and published tools."""
+"""Ideas: shows saved ideas, suggestions for tools, and published tools."""
 
 from __future__ import annotations
 
@@ -138,16 +138,16 @@ _BESIDE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class CopiedValue:
-    """A copied value in a plan, and what it might become when the data is different.
+    """A copied value in a plan, and what it could become with different data.
 
     Attributes:
-        path: the place of the value in the plan.
-        place: the place in words, for example `amount of refund (call 1)`.
-        recorded: the value that was recorded.
-        options: the (text, value) of each option, one per explanation.
+        path: where the value is in the plan.
+        place: `path` in words, for example `amount of refund (call 1)`.
+        recorded: the recorded value.
+        options: the text and value of each option, one per explanation.
         taken: the explanation that calls currently follow.
-        runs: the number of runs that the explanations fit.
-        why: the reason why no single explanation is certain.
+        runs: how many runs the explanations fit.
+        why: why no single explanation is certain.
     """
 
     path: str
@@ -164,10 +164,10 @@ class SettledValue:
     """An earlier decision about a copied value.
 
     Attributes:
-        path: the place of the value in the plan.
-        place: the place in words.
+        path: where the value is in the plan.
+        place: `path` in words.
         taken: where the value comes from, in words.
-        source: the decision, as `take` of `Bridge.publish` has it.
+        source: the decision, in the format of the `take` parameter of `Bridge.publish`.
     """
 
     path: str
@@ -182,11 +182,11 @@ class ListedTool:
 
     Attributes:
         publication: the tool.
-        audience: the people who can use the tool.
-        lack: the reason why this server cannot call the tool, or None if it can.
-        confirmed: the number of further runs that have confirmed the tool.
+        audience: who can use the tool.
+        lack: why this server cannot call the tool, or None if it can.
+        confirmed: how many further runs have confirmed the tool.
         used: how many of the visitor's newest runs called the tool, or None if none did.
-        only_reads: whether no tool that it calls changes anything.
+        only_reads: whether none of the tools that it calls changes anything.
     """
 
     publication: Publication
@@ -199,7 +199,7 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSince:
-    """The changes in a version.
+    """The changes in a version of a tool.
 
     Attributes:
         before: the number of the previous version.
@@ -212,7 +212,7 @@ class ChangeSince:
 
 @dataclass(frozen=True, slots=True)
 class EarlierDecisions:
-    """The earlier decisions about a run, as `parameters` and `choices` of `Bridge.publish`."""
+    """The earlier decisions about a run, as the `parameters` and `choices` of `Bridge.publish`."""
 
     parameters: JSONObject = field(default_factory=dict[str, JSON])
     choices: JSONObject = field(default_factory=dict[str, JSON])
@@ -223,8 +223,7 @@ class ToolUse:
     """One person's recent use of a tool, through one program.
 
     Attributes:
-        runs: the number of the latest runs that are calls of the tool by this person through this
-            program.
+        runs: how many of the latest runs are calls of the tool by this person through this program.
         run: the latest of these runs.
     """
 
@@ -260,9 +259,9 @@ class IdeaPages:
     # -- lists -------------------------------------------------------------------------------------
 
     async def list(self, request: Request) -> Response:
-        """Show the tools that were made here; with `show`, those that were written by hand, tools
-        of servers, tools from files, built-in tools, suggestions or saved runs; with `q`,
-        everything that has these words.
+        """Show the tools that were made here. With `show`, show handwritten tools, tools of
+        servers, tools from files, built-in tools, suggestions or saved runs instead. With `q`, show
+        everything that matches the words.
         """
         query = request.query_params
         visitor = visitor_of(request)
@@ -315,7 +314,7 @@ class IdeaPages:
         )
 
     def _counts(self, visitor: Visitor) -> dict[str, int]:
-        """Return the number of tools in each view that is cheap to count."""
+        """Return how many tools are in each view, except views that are slow to count."""
         own = self._own_tools("", visitor)
         built_in = sum(map(is_built_in, own))
         return {
@@ -326,7 +325,7 @@ class IdeaPages:
         }
 
     async def _found(self, words: str, visitor: Visitor) -> dict[str, Any]:
-        """Return the first results of a search, by kind, and whether each kind has more."""
+        """Return the first search results of each kind, and whether there are more."""
         store = self._bridge.store
         tools = store.publications.page(PAGE, caller=visitor.scope, words=words)
         of_servers = await compute_in_thread(self._server_tools, words, visitor)
@@ -344,7 +343,9 @@ class IdeaPages:
         }
 
     def _made_here(self, query: QueryParams, visitor: Visitor, *, by_hand: bool) -> dict[str, Any]:
-        """Return a page of the tools that were made here, or of those that a person wrote."""
+        """Return a page of the tools that were made here or, with `by_hand`, of those that a person
+        wrote.
+        """
         after = query.get("after") or None
         page = self._bridge.store.publications.page(
             PAGE, after, caller=visitor.scope, by_hand=by_hand
@@ -356,8 +357,8 @@ class IdeaPages:
         }
 
     def _saved(self, query: QueryParams, words: str, visitor: Visitor) -> dict[str, Any]:
-        """Return a page of the saved runs, or the newest ones that have these words. Visitors who
-        do not manage see the newest ones of those that they are allowed to see.
+        """Return a page of the saved runs, or the newest ones that match the words. Visitors who do
+        not manage get the newest ones that they may see.
         """
         ideas = self._bridge.store.ideas
         if words or not visitor.manages:
@@ -371,7 +372,7 @@ class IdeaPages:
         }
 
     async def _of_servers(self, query: QueryParams, words: str, visitor: Visitor) -> dict[str, Any]:
-        """Return a page of the tools of servers that have these words."""
+        """Return a page of the servers' tools that match the words."""
         first = number_from(query.get("first", "")) or 0
         known = await compute_in_thread(self._server_tools, words, visitor)
         values: dict[str, Any] = {
@@ -386,15 +387,15 @@ class IdeaPages:
         return values
 
     def _server_tools(self, words: str, visitor: Visitor) -> list[Tool]:
-        """Return the tools of servers that have these words and that the visitor may call, by
+        """Return the servers' tools that match the words and that the visitor may call, ordered by
         server.
         """
         known = self._having(words, self._bridge.modules.known_tools(), visitor)
         return sorted(known, key=lambda tool: (tool.module or "", tool.name))
 
     def _rows_of_own_tools(self, words: str, visitor: Visitor) -> dict[str, list[ToolRow]]:
-        """Return rows for the tools of this process that have these words: the built-in ones, and
-        those from files.
+        """Return rows for the tools of this process that match the words: built-in tools, and tools
+        from files.
         """
         rows: dict[str, list[ToolRow]] = {"built_in": [], "file_tools": []}
         for tool in self._own_tools(words, visitor):
@@ -407,20 +408,18 @@ class IdeaPages:
         return sorted(self._having(words, own, visitor), key=attrgetter("name"))
 
     def _having(self, words: str, tools: Iterable[Tool], visitor: Visitor) -> list[Tool]:
-        """Return the tools that have these words and that the visitor may call."""
+        """Return the tools that match the words and that the visitor may call."""
         offer = self._bridge.offer.to(visitor.caller)
         return [tool for tool in tools if offer.has_tool(tool) and has_words(tool, words)]
 
     def _rows_of(
         self, ideas: Sequence[IdeaRecord | IdeaHit | StoredIdea], visitor: Visitor
     ) -> dict[str, RunRow]:
-        """Return the rows for the runs that ideas come from, keyed by run."""
+        """Return the rows of the runs that ideas come from, keyed by run."""
         return self._rows([idea.meta.run for idea in ideas if idea.meta.run], visitor)
 
     def _rows(self, runs: Iterable[str], visitor: Visitor) -> dict[str, RunRow]:
-        """Return the rows for runs, keyed by run. Runs that the visitor does not see are left
-        out.
-        """
+        """Return the rows of runs, keyed by run, without those that the visitor cannot see."""
         records: dict[str, RunRecord] = {}
         for run in runs:
             with contextlib.suppress(UnknownRunError):
@@ -452,8 +451,8 @@ class IdeaPages:
         return hints.get("readOnlyHint") is True
 
     def _lacks(self, publication: Publication, visitor: Visitor) -> str | None:
-        """Return the reason why a visitor's calls to a tool cannot run on this server, or None if
-        they can; see `Bridge.why_not_here`.
+        """Return why this server cannot run a visitor's calls of a tool, or None if it can; see
+        `Bridge.why_not_here`.
         """
         return self._bridge.why_not_here(publication, caller=visitor.caller)
 
@@ -466,21 +465,19 @@ class IdeaPages:
         return ", ".join([person_of(publication.owner), *map(person_of, shares)])
 
     def _everybody(self) -> str:
-        """Return words for the people who can call a tool that is shared with everybody."""
+        """Return a phrase for the people who can call a tool that is shared with everybody."""
         if self._bridge.store.users.exist():
             return "everybody"
         return "all your assistants"
 
     def _first_audience(self, visitor: Visitor) -> str:
-        """Return words for the people who can call a visitor's new tool if the visitor makes no
-        other choice.
-        """
+        """Return a phrase for the people who can call a visitor's new tool by default."""
         if owner_of(visitor.caller) == LOCAL:
             return self._everybody()
         return "you alone"
 
     async def saved(self, request: Request) -> Response:
-        """Show one saved idea: context, schema and solution."""
+        """Show one saved idea with its context, schema and solution."""
         visitor = visitor_of(request)
         stored = self._bridge.store.ideas.get(request.path_params["idea"], caller=visitor.scope)
         rows = await compute_in_thread(self._rows_of, [stored], visitor)
@@ -498,15 +495,14 @@ class IdeaPages:
     # -- one published tool ------------------------------------------------------------------------
 
     def _publication(self, request: Request) -> Publication:
-        """Return the version that the page shows, if it is published to the visitor."""
+        """Return the version to show, if it is published to the visitor."""
         version = number_from(request.query_params.get("version", ""))
         return self._bridge.store.publications.get(
             request.path_params["name"], version, caller=visitor_of(request).scope
         )
 
     def _own(self, request: Request) -> Publication:
-        """Return the publication if the visitor is allowed to change the version that its name
-        stands for.
+        """Return the publication, if the visitor may change the version that its name refers to.
 
         Raises:
             PublicationError: the publication belongs to someone else.
@@ -521,7 +517,7 @@ class IdeaPages:
         return publication
 
     async def show(self, request: Request) -> Response:
-        """Show a published tool: its parameters, what it does when the data is different, and its
+        """Show a published tool: its parameters, what it does with different data, and its
         versions.
         """
         store = self._bridge.store
@@ -588,8 +584,8 @@ class IdeaPages:
         )
 
     def _uses(self, name: str, visitor: Visitor) -> list[ToolUse]:
-        """Return the people who have called a tool lately, in runs that a visitor is allowed to
-        see. The latest use comes first.
+        """Return who has called a tool lately, in runs that the visitor may see, latest use
+        first.
         """
         latest = self._bridge.store.runs.newest(
             visitor.scope, limit=_USES, rooms=False, chosen=RunFilter(words=name)
@@ -601,8 +597,8 @@ class IdeaPages:
         return [ToolUse(len(runs), runs[0]) for runs in by_asker.values()]
 
     def _changes(self, versions: list[Publication], scope: Viewer) -> dict[int, ChangeSince]:
-        """Return the changes in each version compared with the previous version, keyed by version
-        number. The oldest version has no entry.
+        """Return what changed from one version to the next, keyed by the number of the later
+        version. The oldest version has no entry.
         """
         changes: dict[int, ChangeSince] = {}
         for version, before in itertools.pairwise(versions):
@@ -630,7 +626,7 @@ class IdeaPages:
         )
 
     async def call(self, request: Request) -> Response:
-        """Call the tool with the fields of the form, as an assistant would."""
+        """Call the tool with the values in the form, as an assistant would."""
         publication = self._publication(request)
         visitor = visitor_of(request)
         form = form_of(request)
@@ -661,7 +657,7 @@ class IdeaPages:
         return self._site.back(request, path, f"{tool} holds{notes}.")
 
     async def choose_version(self, request: Request) -> Response:
-        """Pin a version, remove a pin, or return to an earlier version."""
+        """Pin a version, remove a pin, or go back to an earlier version."""
         publication = self._own(request)
         form = form_of(request)
         publications = self._bridge.store.publications
@@ -685,7 +681,7 @@ class IdeaPages:
         return self._site.back(request, f"/ideas/{chosen.name}", message)
 
     async def unpublish(self, request: Request) -> Response:
-        """Withdraw the tool. Its versions stay in the store."""
+        """Withdraw the tool. The store keeps its versions."""
         publication = self._own(request)
         self._bridge.store.publications.unpublish(publication.name)
         self._site.front.announcements.poke()
@@ -694,7 +690,9 @@ class IdeaPages:
     # -- publishing --------------------------------------------------------------------------------
 
     async def draft(self, request: Request) -> Response:
-        """Show the tool that a run would become, and what a person can decide about it."""
+        """Show the tool that a run would become, and the decisions that a person can make about
+        it.
+        """
         query = request.query_params
         runs = [run for run in query.getlist("with") if run]
         required = [name for name in query.getlist("require") if name]
@@ -711,8 +709,8 @@ class IdeaPages:
         required: Sequence[str] = (),
         submitted: _Submitted | None = None,
     ) -> Response:
-        """Return the page of a draft. `name` is the tool that it changes, or "". `required`
-        contains the parameters that callers must pass unless a person decides otherwise.
+        """Return the page of a draft. `name` is the tool that the draft would change, or "".
+        `required` contains the parameters that callers must pass unless a person decides otherwise.
         `submitted` contains what a person submitted on this page and the page refused.
         """
         submitted = submitted or _Submitted()
@@ -818,9 +816,9 @@ class IdeaPages:
         draft: Drafted,
         decided: EarlierDecisions,
     ) -> tuple[Drafted, EarlierDecisions]:
-        """Return a draft whose parameters with the same text are one parameter, and the decisions
-        that join them. Return the draft and the decisions as they are if no texts are equal, or if
-        one of the named runs had different texts there.
+        """Return a draft in which parameters with equal text values are joined into one, and the
+        decisions that join them. Return the draft and the decisions unchanged if no values are
+        equal, or if they differ in one of the given runs.
         """
         titles = self._site.titles(visitor)
         joined: JSONObject = {
@@ -842,7 +840,7 @@ class IdeaPages:
     async def _proposed_parameters(
         self, form: FormFields, ref: str, visitor: Visitor
     ) -> JSONObject:
-        """Return the decisions about parameters that the page of a draft proposes."""
+        """Return the decisions about parameters that a draft's page proposes."""
         choices: JSONObject = {"runs": list[JSON](form.all("with"))}
         parameters = _all_required(form.all("require"))
         draft = await self._bridge.publisher.drafting.draft(
@@ -853,8 +851,8 @@ class IdeaPages:
         return decided.parameters
 
     def _title_of(self, ref: str, visitor: Visitor) -> str:
-        """Return the title of the run that a reference names, or "" if the run has no title or
-        `ref` is an idea.
+        """Return the title of the run that `ref` refers to, or "" if the run has no title or `ref`
+        is an idea.
         """
         try:
             record = self._bridge.store.runs.find(ref.partition(":")[0], caller=visitor.scope)
@@ -863,8 +861,8 @@ class IdeaPages:
         return record.title
 
     def _free_name(self, proposed: str, draft: Drafted | None, visitor: Visitor) -> str:
-        """Return a valid name for a run's tool. No other tool that the visitor sees, and no tool
-        that the run calls, has it. Return "" if nothing is proposed.
+        """Return a valid name for a run's tool that no other tool visible to the visitor, and no
+        tool called by the run, has. Return "" if no name is proposed.
         """
         if not proposed:
             return ""
@@ -874,14 +872,12 @@ class IdeaPages:
         return safe_name(proposed, taken)
 
     def _run_of(self, publication: Publication, visitor: Visitor) -> str | None:
-        """Return the run that a version was made from, if the visitor is allowed to see it."""
+        """Return the run that a version was made from, if the visitor may see it."""
         ideas = self._bridge.store.ideas
         return ideas.get(f"{publication.name}@{publication.version}", caller=visitor.scope).meta.run
 
     def _decided(self, before: Publication | None, ref: str, visitor: Visitor) -> EarlierDecisions:
-        """Return the decisions that were made when this run was published as the current
-        version.
-        """
+        """Return the decisions made when this run was published as the current version."""
         if before is None or before.plan is None:
             return EarlierDecisions()
         if ref not in (before.idea_id, self._run_of(before, visitor)):
@@ -892,8 +888,8 @@ class IdeaPages:
         return EarlierDecisions(origin.parameters, origin.choices)
 
     def _expect_own(self, ref: str, visitor: Visitor) -> None:
-        """Check that the run to publish does not belong to someone else, because the tool would
-        then belong to that person.
+        """Check that the run to publish does not belong to someone else, who would then own the
+        tool.
 
         Raises:
             PublicationError: the run belongs to someone else.
@@ -910,7 +906,7 @@ class IdeaPages:
             )
 
     async def publish(self, request: Request) -> Response:
-        """Publish a run or an idea with the decisions of the person."""
+        """Publish a run or an idea with the person's decisions."""
         form = form_of(request)
         visitor = visitor_of(request)
         ref = form.get("ref").strip()
@@ -976,8 +972,8 @@ class IdeaPages:
         return self._site.back(request, f"/ideas/{publication.name}?made", message)
 
     def _refused_name(self, name: str, replaces: str, visitor: Visitor) -> RefusedName | None:
-        """Return the reason why a visitor cannot publish a tool with this name, or None if the
-        visitor can.
+        """Return why a visitor cannot publish a tool with this name, or None if the name is free
+        for the visitor.
 
         `replaces` is the tool of which the form makes a new version, or "".
         """
@@ -996,13 +992,13 @@ class IdeaPages:
 
 
 def _all_required(names: Iterable[str]) -> JSONObject:
-    """Return the decision that callers must pass these parameters."""
+    """Return the decision that callers must pass all of these parameters."""
     return {name: {"required": True} for name in names}
 
 
 def _became(publication: Publication, typed: str) -> str:
-    """Return a message about a tool that was published under a name that a person typed. It says
-    what was published, and what a call to the tool does.
+    """Return a message about a tool that was published under the typed name. It says what was
+    published and what a call of the tool does.
     """
     name = publication.name
     if publication.version > 1:
@@ -1029,12 +1025,11 @@ def _what_a_call_does(publication: Publication) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RefusedName:
-    """The reason why the name of a tool was refused. The page shows it beside the field for the
-    name.
+    """Why a tool's name was refused. The page shows it beside the field for the name.
 
     Attributes:
         why: the reason.
-        namesake: the tool that has the name, or "".
+        namesake: the tool that already has the name, or "".
     """
 
     why: str
@@ -1043,9 +1038,9 @@ class RefusedName:
 
 @dataclass(frozen=True, slots=True)
 class _Submitted:
-    """The values that a person submitted on the page of a draft, and the ones that were refused.
+    """What a person submitted on the page of a draft, and which values were refused.
 
-    The page shows the values again, so that the person does not have to type them twice.
+    The page shows the values again, so that the person does not have to retype them.
     """
 
     name: str = ""
@@ -1077,8 +1072,8 @@ class _Submitted:
 
 @dataclass(frozen=True, slots=True)
 class _RefusedText:
-    """A refused program that is shown again in the form: its text, the inputs of the runs as JSON,
-    and the reason why it was refused.
+    """A refused program that the form shows again, with the inputs of the runs as JSON and the
+    reason for the refusal.
     """
 
     program: str
@@ -1102,14 +1097,14 @@ class _RefusedText:
 
 
 def _of_runs(ideas: Sequence[IdeaRecord | IdeaHit]) -> list[IdeaRecord | IdeaHit]:
-    """Return ideas without those of tools that a person wrote, because no run was saved for them.
-    The page of tools lists these.
+    """Return the ideas without those of handwritten tools, for which no run was saved. The page of
+    tools lists these.
     """
     return [idea for idea in ideas if idea.meta.run is not None or not idea.names]
 
 
 def _first_messages(context: list[JSON]) -> list[JSON]:
-    """Return the messages in a context that fit on a page, but at least one."""
+    """Return as many of the context's first messages as fit on a page, but at least one."""
     room = _MOST_CHARACTERS
     for number, message in enumerate(context):
         room -= min(len(encode(message)), LONGEST)
@@ -1121,8 +1116,7 @@ def _first_messages(context: list[JSON]) -> list[JSON]:
 def _choices(form: FormFields, before: Choices) -> Choices:
     """Return a person's decisions about copied values.
 
-    Earlier decisions stay in force, unless their boxes are no longer ticked or the selection for a
-    value replaces them.
+    Earlier decisions stay in force unless their box is unticked or a new selection replaces them.
     """
     selected = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
     ticked = {*selected, *form.all("stays")}
@@ -1133,7 +1127,7 @@ def _choices(form: FormFields, before: Choices) -> Choices:
 
 
 def _taken(value: str) -> JSON:
-    """Read an option for a copied value: a reference or `keep` as text, an explanation as JSON."""
+    """Parse an option for a copied value: a reference or `keep` is text, an explanation is JSON."""
     if value.startswith(("{", '"')):
         return decode(value, what="the choice")
     return value
@@ -1141,24 +1135,24 @@ def _taken(value: str) -> JSON:
 
 @dataclass(frozen=True, slots=True)
 class ParameterField:
-    """The decisions that a person can make about a parameter.
+    """What a person can decide about a parameter.
 
     Attributes:
-        key: the name of the parameter in the run. The fields of the form are `a.KEY.rename`,
-            `.description`, `.merge` and `.use`, which is `required`, `fix`, `default` or "".
+        key: the name of the parameter in the run. The form fields are `a.KEY.rename`,
+            `.description`, `.merge`, and `.use`, whose value is `required`, `fix`, `default` or "".
         about: the draft's report on the parameter.
-        description: the text that a person wrote about the parameter earlier. If this is empty, the
-            description is in `about`.
-        proposed: the description that the parameter gets otherwise, without the place of its value.
-        may_require: whether a person can make it required: calls can currently leave it out, or a
-            person has already made it required.
-        is_required: whether a person has already made it required.
-        places: the places in which the parameter is used, for example `customer of List orders`.
-        recorded: the value that the parameter had in the run, in few words, or "" if it had no
-            value.
-        is_text: whether the value in the run is a text.
-        twin: an earlier parameter with the same recorded value, which may replace this parameter.
-        joined: the names in the run of the parameters that this parameter replaces.
+        description: the description that a person wrote earlier. If this is empty, the description
+            is in `about`.
+        proposed: the description that the parameter gets otherwise, without the words about where
+            its value is used.
+        may_require: whether a person can make the parameter required, because calls can currently
+            omit it or a person has already made it required.
+        is_required: whether a person has already made the parameter required.
+        places: where the parameter is used, for example `customer of List orders`.
+        recorded: a short form of the parameter's value in the run, or "" if it had none.
+        is_text: whether the value in the run is text.
+        twin: an earlier parameter with the same recorded value, which could replace this one.
+        joined: the names, in the run, of the parameters that this one replaces.
     """
 
     key: str
@@ -1176,9 +1170,9 @@ class ParameterField:
 
 @dataclass(frozen=True, slots=True)
 class _Proposed:
-    """The name and the description that the page of a draft proposes.
+    """The name and description that a draft's page proposes.
 
-    Without a description, the publisher writes one.
+    If there is no description, the publisher writes one.
     """
 
     name: str
@@ -1186,7 +1180,7 @@ class _Proposed:
 
     @classmethod
     def of(cls, title: str, draft: Drafted | None, fields: Sequence[ParameterField]) -> _Proposed:
-        """Propose words for the tool of a run with this title."""
+        """Propose a name and a description for the tool of a run with the given title."""
         names_tools = title_names_tools(title)
         general = ""
         if not names_tools:
@@ -1238,8 +1232,8 @@ def _fields(draft: Drafted, decided: JSONObject, titles: ToolTitles) -> list[Par
 
 
 def _places(fills: Iterable[JSON], words: ReferenceWords) -> list[str]:
-    """Return the places in a plan that have a value at these paths, for example `customer of List
-    orders`, without duplicates. A path outside the calls is returned as `the output`.
+    """Return where a plan uses the values at the given paths, for example `customer of List
+    orders`, without duplicates. A path outside the calls becomes `the output`.
     """
     places: dict[str, None] = {}
     for path in fills:
@@ -1251,12 +1245,12 @@ def _places(fills: Iterable[JSON], words: ReferenceWords) -> list[str]:
 
 
 def _decision(decided: JSONObject, parameter: str) -> JSONObject:
-    """Return the decision about a parameter, or an empty object if nobody has decided."""
+    """Return the decision about a parameter, or an empty object if there is none."""
     return object_or_empty(decided.get(parameter))
 
 
 def _merged(decided: JSONObject) -> dict[str, str]:
-    """Return the parameters that are replaced by other parameters, with their replacements."""
+    """Return the parameters that were replaced, mapped to their replacements."""
     merges = {name: _decision(decided, name).get("merge") for name in decided}
     return {name: other for name, other in merges.items() if isinstance(other, str)}
 
@@ -1266,7 +1260,7 @@ def _is_fixed(decision: JSON) -> bool:
 
 
 def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
-    """Return the decisions about parameters: the earlier ones, changed by the fields of
+    """Return the earlier decisions about parameters, updated from the form fields of
     `ParameterField`.
     """
     decisions: dict[str, JSONObject] = {}
@@ -1298,7 +1292,7 @@ def _without(decision: JSONObject, *keys: str) -> JSONObject:
 
 
 def _decide(decision: JSONObject, name: str, part: str, value: str) -> None:
-    """Change the decision about a parameter according to one field of the form."""
+    """Update the decision about a parameter from one form field."""
     if part == "use" and value in ("fix", "required"):
         decision[value] = True
     elif part == "rename" and value == name:
@@ -1310,7 +1304,7 @@ def _decide(decision: JSONObject, name: str, part: str, value: str) -> None:
 def _settled(
     choices: JSONObject, copied: list[CopiedValue], words: ReferenceWords
 ) -> list[SettledValue]:
-    """Return the earlier decisions about values whose explanations are no longer open."""
+    """Return the earlier decisions about values whose explanation is no longer an open question."""
     questions = {value.path for value in copied}
     settled: list[SettledValue] = []
     for path, source in object_or_empty(choices.get("take")).items():
@@ -1325,17 +1319,15 @@ def _settled(
 
 
 def _choices_in(draft: Drafted, words: ReferenceWords) -> list[CopiedValue]:
-    """Return the copied values of a draft, with the options that a person can choose from for each
-    value.
-    """
+    """Return the copied values of a draft, with the options that a person can choose for each."""
     plan: JSONObject = {"calls": draft.calls}
     explained = read_as(PublishedPlan, draft.plan).explained
     return [_choice(literal, plan, words) for literal in explained_in(explained)]
 
 
 def _choices_of(publication: Publication, titles: ToolTitles) -> list[CopiedValue]:
-    """Return the copied values of a published plan, with the explanation that each follows given
-    the current evidence.
+    """Return the copied values of a published plan, with the explanation that each follows on the
+    current evidence.
     """
     plan = publication.plan or {}
     literals = explained_in(publication.present_plan_parts.explained)
@@ -1362,7 +1354,7 @@ def _choice(literal: Explained, plan: JSONObject, words: ReferenceWords) -> Copi
 
 
 def _evidence(record: JSONObject) -> dict[str, Any]:
-    """Return the row for one record of the evidence for a version."""
+    """Return the row for one evidence record of a version."""
     read = read_record(record)
     values = [(".".join(at), value) for at, value in read.values.items()]
     counts = KINDS[read.kind]
@@ -1376,7 +1368,7 @@ _MOST_NAMED: Final = 3
 
 
 def _example_request(publication: Publication, recorded: JSONObject | None) -> str:
-    """Return what a person could ask an assistant for: what the tool does, with values of the
+    """Return an example of what to ask an assistant for: what the tool does, with values from the
     recorded input.
     """
     sentence = opening_sentence(publication.description).rstrip(".")
@@ -1389,9 +1381,10 @@ def _example_request(publication: Publication, recorded: JSONObject | None) -> s
 
 
 def _recording(publication: Publication, visitor: Visitor) -> PublishedRecording:
-    """Return the input and the output of the published run.
+    """Return the recorded input and output of the published run.
 
-    Visitors other than the owner see the output only if calls return it as the recorded answer.
+    Visitors other than the owner and managers see the output only if calls return it as the
+    recorded answer.
     """
     if not (visitor.manages or publication.owner == owner_of(visitor.caller)):
         publication = without_recorded_output(publication)
@@ -1399,22 +1392,20 @@ def _recording(publication: Publication, visitor: Visitor) -> PublishedRecording
 
 
 def _runs(publication: Publication) -> JSONObject | None:
-    """Return the plan that a call runs, with the values that it sends in place of copied ones. For
-    a program, return the other members of its plan.
+    """Return the plan that a call runs, with the values that are sent in place of copied ones. For
+    a program, return the rest of its plan.
     """
     plan = publication.present_plan
     return None if plan is None else _readable_plan(plan)
 
 
 def _readable_plan(plan: JSONObject) -> JSONObject:
-    """Return the plan that a call runs as people read it, without the ids of its calls."""
+    """Return the plan that a call runs, without call ids so that people can read it."""
     return plan_without_ids(_runnable_plan(plan))
 
 
 def _runnable_plan(plan: JSONObject) -> JSONObject:
-    """Return the plan that a call runs, without a program and without the members about its
-    origin.
-    """
+    """Return the plan that a call runs, without its program and the members about its origin."""
     left_out = ("program", "lifting", "pins", "seen", "watch", "decisions", "copied")
     return {key: value for key, value in as_it_runs(plan).items() if key not in left_out}
 
@@ -1425,7 +1416,7 @@ def _coloured_json(plan: JSONObject) -> Markup | str:
 
 
 def _coloured_program(program: JSON) -> Markup | str:
-    """Return a program, coloured unless it is long, or "" if `program` is not a string."""
+    """Return a program, coloured unless it is too long, or "" if `program` is not a string."""
     if not isinstance(program, str):
         return ""
     text = source_text(program)

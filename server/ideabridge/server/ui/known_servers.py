@@ -1,9 +1,9 @@
-"""Known servers: the servers from which the page lets a person choose, so that nobody has to know a
-command or an address by heart.
+"""Known servers: the servers that people can choose from on the page, so that they do not have to
+know commands or addresses by heart.
 
-Each entry fills the form for a new server, as the publisher documents the server. The form then
-goes the same way as one that a person filled in: nothing is started or written until the person has
-seen the whole command or address.
+Each entry fills in the form for a new server according to the publisher's documentation. The form
+is then treated like one that a person filled in: nothing is started or written before the person
+has seen the whole command or address.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class KnownServer:
     Attributes:
         name: the name that the form suggests. It also identifies the entry in the page's address.
         title: what the server gives access to.
-        offers: a sentence about what its tools do.
+        offers: a sentence that says what its tools do.
         publisher: who publishes the server.
         icon: the name of an icon in `parts.html`.
-        command: the words of the command that starts it, or none if it has an address.
-        address: its address, or "" if it has a command.
-        folder: the question for the folder whose path ends the command, or "".
+        command: the words of the command that starts the server, or none if it has an address.
+        address: the server's address, or "" if it has a command.
+        folder: the question that asks for the folder whose path ends the command, or "".
     """
 
     name: str
@@ -50,14 +50,14 @@ class KnownServer:
 
     @property
     def needs(self) -> str:
-        """What has to be installed before the server can start, or ""."""
+        """What must be installed before the server can start, or ""."""
         entry: JSONObject = {"command": self.command[0]} if self.command else {}
         missing = missing_program(entry)
         return "" if missing is None else _PACKAGES[missing]
 
     def form(self, taken: Container[str]) -> FormFields:
-        """Return the form for a new server, filled in. If other servers have taken its name, the
-        form suggests the name with a number at its end.
+        """Return the filled-in form for a new server. If the name is taken, the form suggests the
+        name with a number appended.
         """
         start = ("command", " ".join(self.command))
         if self.address:
@@ -147,11 +147,11 @@ def known_server(name: str) -> KnownServer | None:
 
 
 def folder_of(form: FormFields) -> str:
-    """Return the whole path of the folder that somebody has typed into the form of a known server.
-    This function blocks.
+    """Return the absolute path of the folder typed into the form of a known server. This function
+    blocks.
 
     Raises:
-        FieldError: the path is not a whole one, or this computer has no such folder.
+        FieldError: the path is not absolute, or this computer has no such folder.
     """
     typed = form.get("folder").strip()
     try:

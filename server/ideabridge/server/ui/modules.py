@@ -1,4 +1,6 @@
-"""Modules: the servers behind this one, their tools with the rule for each, and test calls."""
+"""Modules: shows the servers behind this one, their tools with the rule for each, and test
+calls.
+"""
 
 from __future__ import annotations
 
@@ -77,10 +79,10 @@ class ServerRow:
     Attributes:
         status: the state of the server.
         tools: the names of the server's first tools.
-        count: the number of tools that are known, whether or not they can be called now.
-        latency: the time that calls to the server take, in seconds, or None before the first call.
-        used: the time at which one of the visitor's latest runs or direct calls used the server, in
-            seconds since 1970, or None if none of them did.
+        count: the number of known tools, whether or not they can be called now.
+        latency: how long calls to the server take, in seconds, or None before the first call.
+        used: when one of the visitor's latest runs or direct calls last used the server, in seconds
+            since 1970, or None if none of them did.
         is_changed_here: whether the page can change the server's entry.
     """
 
@@ -94,7 +96,9 @@ class ServerRow:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """A visitor's filter for a log: words that lines must contain, and a level of messages."""
+    """A visitor's filter for a log: the words that lines must contain, and the level of
+    messages.
+    """
 
     words: str
     level: str
@@ -126,7 +130,7 @@ class ModulePages:
         ]
 
     async def list(self, request: Request) -> Response:
-        """Show every server that the visitor is allowed to use, with its state."""
+        """Show every server that the visitor may use, with its state."""
         visitor = visitor_of(request)
         statuses = self._site.servers(visitor)
         rows = await anyio.to_thread.run_sync(self._rows, statuses, visitor)
@@ -157,7 +161,7 @@ class ModulePages:
         )
 
     def _rows(self, statuses: Sequence[ModuleStatus], visitor: Visitor) -> list[ServerRow]:
-        """Return the rows in the list. This method blocks, because it reads configuration files and
+        """Return the rows of the list. This method blocks, because it reads configuration files and
         the store.
         """
         store = self._bridge.store
@@ -184,7 +188,7 @@ class ModulePages:
         return [tool for tool in self._bridge.tools() if tool.module is None]
 
     def _tools(self, name: str, visitor: Visitor) -> list[Tool]:
-        """Return the tools in the visitor's profile that come from a server, or from this process.
+        """Return the tools in the visitor's profile that come from a server or from this process.
 
         Raises:
             UnknownToolError: the server is not in the profile.
@@ -199,11 +203,10 @@ class ModulePages:
         return [tool for tool in tools if offer.has_tool(tool)]
 
     def _tool(self, request: Request, remote_name: str) -> Tool:
-        """Return a tool of the server that is named in a request's path.
+        """Return a tool of the server named in the request's path.
 
         Raises:
-            UnknownToolError: the server has no such tool, or the visitor's profile does not have
-                it.
+            UnknownToolError: the server or the visitor's profile does not contain the tool.
         """
         name = request.path_params["name"]
         visitor = visitor_of(request)
@@ -215,7 +218,7 @@ class ModulePages:
         raise UnknownToolError(reason or f"{name} has no tool {remote_name[:80]!r}")
 
     async def show(self, request: Request) -> Response:
-        """Show one module: its state, its last output, and its tools."""
+        """Show one module with its state, its last output and its tools."""
         name = request.path_params["name"]
         visitor = visitor_of(request)
         words = request.query_params.get("q", "").strip()
@@ -289,7 +292,7 @@ class ModulePages:
         )
 
     async def allow(self, request: Request) -> Response:
-        """Let one tool run without asking. The page of the tool has said what follows."""
+        """Let one tool run without asking. The tool's page has explained what this allows."""
         visitor = visitor_of(request)
         form = form_of(request)
         tool = self._tool(request, form.get("tool"))
@@ -300,7 +303,7 @@ class ModulePages:
 
     async def log(self, request: Request) -> Response:
         """Show the log of one server. The log can contain arguments from any caller, so only the
-        owner and admins see it.
+        owner and admins may see it.
         """
         name = request.path_params["name"]
         visitor = visitor_of(request)
@@ -335,8 +338,8 @@ class ModulePages:
         return [*reader.earlier(), *reader.new()]
 
     async def call(self, request: Request) -> Response:
-        """Call one tool, as a plan with one call. The plan is recorded, and asks for approval like
-        any other plan.
+        """Call one tool by running a plan with one call. Like any other plan, it is recorded and
+        asks for approval.
         """
         visitor = visitor_of(request)
         form = form_of(request)
@@ -356,7 +359,7 @@ class ModulePages:
         return self._site.back(request, await page_after(run, form, page))
 
     async def retry(self, request: Request) -> Response:
-        """Immediately try again to connect to a server that has failed."""
+        """Immediately retry the connection to a failed server."""
         name = request.path_params["name"]
         visitor = visitor_of(request)
         expect_manager(visitor)
@@ -373,8 +376,8 @@ class ModulePages:
 
 
 def _remedy(status: ModuleStatus) -> str:
-    """Return a sentence about how a person can repair a server that fails, or "" if the server does
-    not fail.
+    """Return a sentence that says how to repair a failing server, or "" if the server is not
+    failing.
     """
     if light(status) != "failing":
         return ""
@@ -395,19 +398,19 @@ def _remedy(status: ModuleStatus) -> str:
 
 
 def _must_be_edited(status: ModuleStatus) -> bool:
-    """Return whether a server cannot start before a person corrects its command or settings."""
+    """Return whether a server cannot start until someone corrects its command or settings."""
     return status.state == "unusable" or (status.kind == "stdio" and status.state == "failed")
 
 
 def _started_by(module: Module) -> str:
-    """Return a server's command or address, without secrets."""
+    """Return the command or address of a server, without secrets."""
     entry = module.configuration.model_dump(mode="json", exclude_unset=True)
     return started_by(cast("JSONObject", entry))
 
 
 def _is_signed_in(module: Module, visitor: Visitor) -> bool:
-    """Return whether a visitor is signed in to a server. Return False for users, because each user
-    has a connection of their own, about which the server's connection says nothing.
+    """Return whether a visitor is signed in to a server. Return False for users, who have
+    connections of their own that the server's connection says nothing about.
     """
     if user_of(visitor.caller) is not None:
         return False

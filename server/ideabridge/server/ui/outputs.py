@@ -1,4 +1,4 @@
-"""Outputs: shows values in a form for people.
+"""Outputs: shows values in a readable form.
 
 A list of objects becomes a table, nested values become a tree, and Markdown becomes formatted text.
 The page shows the exact value as JSON below.
@@ -96,7 +96,7 @@ class PlainValue:
 
     @property
     def is_short(self) -> bool:
-        """Whether the value fits into a line of large text, even in the window of a phone."""
+        """Whether the value fits on a line of large text, even in a phone's browser."""
         return 0 < len(self.text) <= _SHORT and not self.is_long
 
 
@@ -116,7 +116,7 @@ class ValueTree:
 
     @property
     def is_short(self) -> bool:
-        """Whether the value has so few and short members that they fit beside each other."""
+        """Whether the members are so few and short that they fit side by side."""
         return (
             len(self.members) <= _MOST_TILES
             and not self.omitted
@@ -132,9 +132,9 @@ class ShownTable:
 
     Attributes:
         columns: the names of the members, in the order in which they first occur.
-        rows: the cells of each row. A cell is empty if the object lacks the member.
-        number_columns: the places of the columns that contain only numbers.
-        omitted_rows, omitted_columns: the numbers of rows and of columns that are not shown.
+        rows: the cells of each row. The cell for a missing member is empty.
+        number_columns: the indexes of the columns that contain only numbers.
+        omitted_rows, omitted_columns: how many rows and columns are not shown.
     """
 
     columns: tuple[str, ...]
@@ -159,11 +159,11 @@ class ShownOutput:
     """A value as a page shows it.
 
     Attributes:
-        kind: the form in which the value is shown. A value of kind `images` contains only images,
-            so its tree only describes the members of each image.
-        part: the content of a text, table or tree.
-        html: the content of formatted Markdown.
-        has_source: whether the page also has the exact value, folded.
+        kind: how the value is shown. A value of kind `images` contains only images, so its tree
+            only describes each image's members.
+        part: the text, table or tree.
+        html: the formatted Markdown.
+        has_source: whether the page also contains the exact value in a collapsed section.
     """
 
     kind: Kind
@@ -173,7 +173,7 @@ class ShownOutput:
 
 
 def shown_output(value: JSON) -> ShownOutput:
-    """Return a value as a page shows it. Anything beyond a page's limits is left out."""
+    """Return a value as a page shows it, without anything that exceeds the page's limits."""
     if isinstance(value, str):
         text = visible(value[:LONGEST], "\n\t")
         if _is_markdown(value):
@@ -200,8 +200,8 @@ def _is_images(value: JSON) -> bool:
 
 
 def _is_markdown(text: str) -> bool:
-    """Return whether a text with several lines has at least two pieces of Markdown markup that
-    include a heading or a code block, or at least four pieces of any kind.
+    """Return whether a multi-line text has at least two pieces of Markdown markup, including a
+    heading or a code block, or at least four pieces of any kind.
     """
     beginning = text[:LONGEST]
     if "\n" not in beginning or len(text) > LONGEST:
@@ -232,8 +232,8 @@ def _formatted(text: str) -> Markup:
 
 
 def _mark_number_columns(tokens: list[Token]) -> None:
-    """Give the cells of columns that contain only numbers the class `number`, as those of a list of
-    objects have.
+    """Give cells in columns that contain only numbers the class `number`, as in tables of
+    objects.
     """
     cells: defaultdict[int, list[Token]] = defaultdict(list)
     texts = defaultdict[int, list[str]](list)
@@ -257,19 +257,19 @@ def _mark_number_columns(tokens: list[Token]) -> None:
 
 @dataclass(slots=True)
 class _Room:
-    """The numbers of members and of characters that a page can still show."""
+    """The room left on a page: how many members and characters it can still show."""
 
     members: int = _MOST_MEMBERS
     characters: int = _MOST_CHARACTERS
 
     def take(self, number: int) -> int:
-        """Take room for members. Return how many of the given number of members fit."""
+        """Take up room for members. Return how many of `number` members fit."""
         taken = min(number, self.members)
         self.members -= taken
         return taken
 
     def take_text(self, text: str) -> str:
-        """Take room for a text. Return the part of the text that fits."""
+        """Take up room for a text. Return the part of it that fits."""
         taken = text if len(text) <= self.characters else f"{text[: self.characters]}…"
         self.characters = max(0, self.characters - len(text))
         return taken
@@ -293,7 +293,7 @@ def _part(value: JSON, room: _Room, depth: int) -> ShownPart:
 
 
 def _tree(shown: list[tuple[str, JSON]], total: int, room: _Room, depth: int) -> ValueTree:
-    """Return a tree of members. Those with a decimal point have equally many decimals."""
+    """Return a tree of members, with the same number of decimals for all floating-point numbers."""
     decimals = [value for _, value in shown if isinstance(value, float)]
     texts = iter(shown_numbers(decimals))
     members: list[tuple[str, ShownPart]] = []
@@ -330,7 +330,7 @@ def _table(objects: list[JSONObject], room: _Room) -> ShownTable:
 
 
 def _cells(rows: list[JSONObject], name: str) -> list[str]:
-    """Return the cells of a column. A cell is empty if the object lacks the member."""
+    """Return the cells of a column. The cell for a missing member is empty."""
     if not _has_numbers(rows, name):
         return [in_one_line(row[name], _CELL) if name in row else "" for row in rows]
 
@@ -340,6 +340,6 @@ def _cells(rows: list[JSONObject], name: str) -> list[str]:
 
 
 def _has_numbers(rows: list[JSONObject], name: str) -> bool:
-    """Return whether a member is a number in each row that has it."""
+    """Return whether a member is a number in each row that contains it."""
     values = [row[name] for row in rows if name in row]
     return all(number_or_none(value) is not None for value in values)

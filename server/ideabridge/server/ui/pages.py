@@ -1,4 +1,4 @@
-"""Pages: the routes of every page on the site, and the site's door next to the MCP server."""
+"""Pages: the routes of all pages on the site, and the site's door next to the MCP server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PAGES = (
 
 
 def routes_of(site: Site) -> list[Route]:
-    """Return the routes of every page on a site, except the site's own routes."""
+    """Return the routes of all pages on a site, except the site's own routes."""
     routes = [route for page in _PAGES for route in page(site).routes()]
     if site.workspace is None:
         # These pages exist only on the server's own site. Its store has the users. The page about
@@ -56,12 +56,12 @@ def page_door(
     workspaces: Workspaces | None,
     folders: Callable[[], Mapping[str, Path]],
 ) -> Access:
-    """Return the application that serves the pages at `/ui`, for a server with an open bridge.
+    """Return the application that serves the pages at `/ui` for a server with an open bridge.
 
     Args:
         front: the server.
         credentials: checks tokens.
-        workspaces: the workspaces, or None for a server without workspaces.
+        workspaces: the workspaces, or None if the server has none.
         folders: see `WorkspaceList`.
     """
     bridge = front.running.bridge
@@ -76,7 +76,7 @@ def page_door(
 
 
 def pages_of_workspace(front: Front, name: str) -> ASGIApp:
-    """Return the pages of a workspace, which `WorkspacePages` serves.
+    """Return the pages of a workspace for `WorkspacePages` to serve.
 
     Args:
         front: the server of the workspace.

@@ -1,4 +1,4 @@
-"""Plan fields: the fields of a `PlanForm` in the form in which its page shows them."""
+"""Plan fields: the fields of a `PlanForm` as its page shows them."""
 
 from __future__ import annotations
 
@@ -48,16 +48,17 @@ class FormOptions:
 
 @dataclass(frozen=True, slots=True)
 class ShownValue:
-    """A value of a step, or one that the tool returns.
+    """A value that a step takes or the tool returns.
 
     Attributes:
-        prefix: the beginning of the names of its inputs.
-        field: the field of the value that a person enters.
+        prefix: the prefix of its inputs' names.
+        field: the field for entering the value.
         value: the value.
-        source: the option that is chosen.
-        part: the part of a result that is not an option, so that a person writes it, or "".
-        sources: the options that are not about a step.
-        is_named_here: whether a person writes the name of the value, too.
+        source: the chosen option.
+        part: the part of a result that is not among the options, so that a person has to type it,
+            or "".
+        sources: the options that do not refer to a step.
+        is_named_here: whether a person also types the name of the value.
     """
 
     prefix: str
@@ -82,15 +83,15 @@ class ShownValue:
 
 @dataclass(frozen=True, slots=True)
 class ShownStep:
-    """A step.
+    """A step as the page shows it.
 
     Attributes:
         step: the step.
         title: the title of its tool.
-        about: what its tool does, or "" if the tool is not here.
-        is_here: whether its tool is here.
+        about: what its tool does, or "" if the tool is not available here.
+        is_here: whether its tool is available here.
         values: the values that it takes.
-        others: the names of the parameters for which it has no value.
+        others: the names of the parameters that have no value.
         results: the results that its values can come from.
         takes_more: whether its tool takes parameters of any name.
     """
@@ -107,15 +108,15 @@ class ShownStep:
 
 @dataclass(frozen=True, slots=True)
 class PlanFields:
-    """The fields of a form.
+    """The fields of a form as its page shows them.
 
     Attributes:
         form: the form.
         steps: its steps.
         returns: the values that the tool returns.
         results: the results that the returned values can come from.
-        tools: the tools that a further step can call.
-        left_out: the number of tools that are not among them.
+        tools: the tools that another step can call.
+        left_out: how many tools are not among them.
     """
 
     form: PlanForm
@@ -153,8 +154,8 @@ class _StepResults:
         self._most_parts = _MOST_PARTS // max(values, 1)
 
     def before(self, place: int) -> list[FormOptions]:
-        """Return the results of the latest steps before a place, with their parts. If there are too
-        many parts, those of the latest steps are listed.
+        """Return the results of the latest steps before the step at `place`, with their parts. If
+        there are too many parts, only those of the latest steps are listed.
         """
         first = max(place - _MOST_RESULTS, 0)
         room = self._most_parts
@@ -174,8 +175,8 @@ class _StepResults:
 
 
 def _distinct_titles(titles: Sequence[str]) -> list[str]:
-    """Return the titles of steps. A title that several steps have is followed by the number of the
-    step.
+    """Return the titles of steps, with the step number appended to titles that occur more than
+    once.
     """
     totals = Counter(titles)
     return [
@@ -195,8 +196,8 @@ def _grouped(tools: FormTools) -> list[FormOptions]:
 
 
 def _choices_among(group: Sequence[Tool], tools: FormTools) -> tuple[FormOption, ...]:
-    """Return the tools of one group by their titles. A title that several of them have is followed
-    by the name of the tool.
+    """Return the tools of one group by title, with the tool name appended to titles that occur more
+    than once.
     """
     titles = {tool.key: tools.title(tool.key) for tool in group}
     totals = Counter(titles.values())

@@ -1,8 +1,8 @@
 """Plan form: a tool with fixed steps, as the fields of a form.
 
-`PlanForm.of` reads the document of a tool, and `PlanForm.document` writes it again. A value has a
-field of its own only if the field leads back to exactly this value. Everything else stays JSON, so
-that a tool which is shown and sent back unchanged is the same tool.
+`PlanForm.of` reads the document of a tool, and `PlanForm.document` writes it back. A value has a
+field of its own only if the field converts back to exactly this value. Everything else stays JSON,
+so that a tool that is shown and submitted unchanged is still the same tool.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ ANY_VALUE: Final = Field("", "any", "", "text or JSON", False, "", [], "", "", "
 
 @dataclass(frozen=True, slots=True)
 class FormValue:
-    """A value of a step, or one that the tool returns.
+    """A value that a step takes or the tool returns.
 
     Attributes:
-        name: the name of the parameter, or of the value that is returned.
+        name: the name of the parameter or of the returned value.
         source: see `Source`.
-        text: the value, as the form contains it.
+        text: the value as the form contains it.
         asked: for `ask`, the parameter of the tool.
-        step: for `step`, the place of the step, from 0.
+        step: for `step`, the index of the step, from 0.
         part: for `step`, the part of its result, such as `orders[0].id`, or "" for all of it.
     """
 
@@ -86,7 +86,7 @@ class FormStep:
     """A call of a tool.
 
     Attributes:
-        tool: the server and the name of the tool, as the plan has them.
+        tool: the server and the name of the tool, as in the plan.
         values: the values of its parameters.
         target: `_outputPath`, or "".
         more: the other meta-properties, as JSON, or "".
@@ -103,7 +103,7 @@ class FormStep:
         return encode_text(list[JSON](self.tool))
 
     def reference(self, place: int, part: str) -> str:
-        """Return the reference to a part of the result. `place` is the place of this step."""
+        """Return the reference to a part of the result, given the index of this step as `place`."""
         whole = f"†results.{place}"
         if self.target:
             whole = self.target if self.target.startswith("†") else f"†state.{self.target}"
@@ -112,7 +112,7 @@ class FormStep:
         return f"{whole}.{part}"
 
     def part_in(self, text: str, place: int) -> str | None:
-        """Return the part of the result that a reference stands for, or None if it stands for
+        """Return the part of the result that a reference stands for, or None if it refers to
         something else.
         """
         part = text.removeprefix(self.reference(place, "")).removeprefix(".")
@@ -122,7 +122,7 @@ class FormStep:
 
 @dataclass(frozen=True, slots=True)
 class AskedParameter:
-    """A parameter that the caller of the tool is asked for.
+    """A parameter that the tool asks its caller for.
 
     Attributes:
         name: the name of the parameter.
@@ -143,8 +143,8 @@ class PlanForm:
         name: the name of the tool.
         description: what the tool does.
         steps: the calls that it makes.
-        parameters: what its callers are asked for.
-        schema: the schema of the parameters, as JSON, if the form cannot show it, or "".
+        parameters: what it asks its callers for.
+        schema: the schema of the parameters as JSON if the form cannot show it, otherwise "".
         returns: what it returns: a single value without a name, or values with names.
         rest: the other members of the document, as JSON, or "".
     """
@@ -161,10 +161,10 @@ class PlanForm:
 
     @classmethod
     def of(cls, document: JSONObject, tools: FormTools) -> PlanForm:
-        """Show a document.
+        """Create the form from a document.
 
         Raises:
-            ArgumentError: the form cannot show it. The message says why.
+            ArgumentError: the form cannot show the document. The message says why.
         """
         rest = dict(document)
         solution = rest.pop("solution", None)
@@ -225,7 +225,7 @@ class PlanForm:
             )
 
     def document(self, tools: FormTools) -> JSONObject:
-        """Write the document.
+        """Return the document that the form describes.
 
         Raises:
             ArgumentError: a field does not contain a value of its type.
@@ -277,7 +277,9 @@ class PlanForm:
     def _written(
         self, value: FormValue, field: Field, where: str, before: int = MOST_STEPS
     ) -> JSON:
-        """Return a value as the plan has it. Its step must be one of the steps `before` a place."""
+        """Return a value as the plan contains it. A step that it comes from must be before step
+        `before`.
+        """
         if value.source == "ask":
             asked = value.asked.strip()
             if not asked:
@@ -294,8 +296,8 @@ class PlanForm:
     # -- changes -----------------------------------------------------------------------------------
 
     def with_step(self, tool: ToolKey, tools: FormTools) -> PlanForm:
-        """Return the form with one more step. If the tool returned the result of the last step, it
-        returns that of the new one.
+        """Return the form with a step added. If the tool returned the last step's result, it now
+        returns that of the new step.
         """
         last = len(self.steps) - 1
         fields = tools.fields(tool).values()
@@ -310,18 +312,20 @@ class PlanForm:
         return replace(self, steps=(*self.steps, FormStep(tool, values)), returns=returns)
 
     def with_value(self, place: int, name: str) -> PlanForm:
-        """Return the form with one more value in a step. Without a name, the person names it."""
+        """Return the form with a value added to the step at `place`. If `name` is empty, the person
+        names the value.
+        """
         steps = list(self.steps)
         step = steps[place]
         steps[place] = replace(step, values=(*step.values, FormValue(name)))
         return replace(self, steps=tuple(steps))
 
     def with_returned(self) -> PlanForm:
-        """Return the form with one more value that the tool returns."""
+        """Return the form with another value that the tool returns."""
         return replace(self, returns=(*self.returns, FormValue("")))
 
     def in_order(self, order: Sequence[int]) -> PlanForm:
-        """Return the form with those of its steps that `order` names, in this order."""
+        """Return the form with only the steps in `order`, in this order."""
         places = {before: now for now, before in enumerate(order)}
         return replace(
             self,
@@ -333,7 +337,7 @@ class PlanForm:
         )
 
     def without_blanks(self) -> PlanForm:
-        """Return the form without values that nobody has entered yet."""
+        """Return the form without values that have not been entered yet."""
         return replace(
             self,
             steps=tuple(replace(step, values=_entered(step.values)) for step in self.steps),
@@ -341,9 +345,10 @@ class PlanForm:
         )
 
     def with_asked_parameters(self) -> PlanForm:
-        """Return the form with a parameter for each value that the caller is asked for, and without
-        parameters that nobody uses or has written anything about. A schema that the form does not
-        show may say more about them, so then they stay.
+        """Return the form with a parameter for each value that the tool asks its caller for, and
+        without parameters that are unused and have no example or description. Unused parameters
+        stay if the form has a schema that it does not show, because the schema may say more about
+        them.
         """
         every = [*self.returns, *(value for step in self.steps for value in step.values)]
         asked = [_root(value.asked) for value in every if value.source == "ask" and value.asked]
