@@ -1,4 +1,4 @@
-"""Makes `python -m ideabridge.server` equivalent to the `ideabridge` command."""
+"""Make `python -m ideabridge.server` equivalent to the `ideabridge` command."""
 
 from __future__ import annotations
 

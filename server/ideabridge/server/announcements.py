@@ -1,4 +1,4 @@
-"""Announcements: notifies clients when tools, resources and prompts change.
+"""Notify clients when tools, resources and prompts change.
 
 With protocol 2026-07-28, notifications are sent over the subscription bus to clients that listen.
 With 2025-11-25 and earlier, they are sent to every session that has completed the handshake. The

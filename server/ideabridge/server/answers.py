@@ -1,5 +1,5 @@
-"""Answers: composes the results of tool calls (structured content and text), and the schemas that
-describe them to hosts.
+"""Compose the results of tool calls (structured content and text), and the schemas that describe
+them to hosts.
 
 Some hosts show only the text of a result, so the text contains everything that a reader needs. A
 result is built in its wire form, a plain object, which the SDK validates against the protocol

@@ -1,4 +1,4 @@
-"""Assumed: reports the assumptions behind the answer of a published idea.
+"""Report the assumptions behind the answer of a published idea.
 
 Hosts show a model the text of a result, its structured content, or both. So both contain the
 assumptions, as lines of at most `TEXT_BYTES` in total. `_meta` contains them in full, together with

@@ -1,5 +1,5 @@
-"""Brief: shortens answers about runs for models. It omits what a model already knows, and replaces
-long values with previews.
+"""Shorten answers about runs for models. What a model already knows is omitted, and previews
+replace long values.
 
 Each token of an answer uses up the model's context. The journal contains everything, and
 `check_run` with paths returns values in full.

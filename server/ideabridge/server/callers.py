@@ -1,4 +1,4 @@
-"""Callers: identifies who sends a request. Over HTTP, a bearer token identifies the caller.
+"""Identify who sends a request. Over HTTP, a bearer token identifies the caller.
 
 A caller is a name: `local` on this machine, `user:NAME` for a named user, `token_HASH` for the
 token in IDEABRIDGE_TOKEN. A caller in a profile is `CALLER profile:NAME`. A run belongs to the

@@ -1,5 +1,4 @@
-"""Direct calls: records a line for each call to an exposed tool, and sessions of calls with their
-results.
+"""Record a line for each call to an exposed tool, and sessions of calls with their results.
 
 Lines and sessions are written to the store together, a fraction of a second after a call ends and
 when the server shuts down. If the process crashes, the calls that ended in the last fraction of a

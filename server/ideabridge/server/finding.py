@@ -1,4 +1,4 @@
-"""Finding: searches tools and ideas by words, and offers ideas as guidance for new runs."""
+"""Search tools and ideas by words, and offer ideas as guidance for new runs."""
 
 from __future__ import annotations
 

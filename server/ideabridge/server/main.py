@@ -1,6 +1,4 @@
-"""The `ideabridge` command. It responds to `--version` before importing anything that loads
-slowly.
-"""
+"""The `ideabridge` command. It answers `--version` before it imports anything that loads slowly."""
 
 from __future__ import annotations
 

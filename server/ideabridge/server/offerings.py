@@ -1,5 +1,4 @@
-"""Offerings: passes on the resources, templates, prompts and completions of exposed servers
-(`expose: modules`).
+"""Pass on the resources, templates, prompts and completions of exposed servers (`expose: modules`).
 
 Entries are passed on as the servers send them. URIs are not changed: if two servers list the same
 URI, the resource is read from the one that comes first in the configuration. A prompt keeps its

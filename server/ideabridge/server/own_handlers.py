@@ -1,4 +1,4 @@
-"""Own handlers: answer calls to the server's own tools, which are defined in `own_tools`.
+"""Answer calls to the server's own tools, which are defined in `own_tools`.
 
 `OwnHandlers.call` checks the arguments of a call and passes them to the handler of its tool. Each
 handler reads the arguments that the client sent, calls the bridge, and turns the bridge's answer

@@ -1,5 +1,5 @@
-"""Own tools: the definitions of the server's own tools, as hosts receive them, and the check of
-their arguments. `own_handlers` answers calls to them.
+"""Define the server's own tools, as hosts receive them, and check their arguments. `own_handlers`
+answers calls to them.
 
 A host sends these definitions to its model with every request, so they are few and short.
 

@@ -1,4 +1,4 @@
-"""Publishing: answers calls to `publish_idea`.
+"""Answer calls to `publish_idea`.
 
 A run is published immediately, as version 1. If its copied values are ambiguous, a mind is asked
 for a program that resolves them:

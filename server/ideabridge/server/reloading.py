@@ -1,4 +1,4 @@
-"""Reloading: makes a running server follow its configuration files and tool files.
+"""Make a running server follow its configuration files and tool files.
 
 New content takes effect if it is valid and trusted. Otherwise the previous content stays in force,
 and the problem is reported wherever a person or a model looks: in the answers from search_tools,

@@ -1,6 +1,4 @@
-"""Resources: offers published ideas as resources (`idea://NAME`, `idea://NAME/VERSION`) and as
-prompts.
-"""
+"""Offer published ideas as resources (`idea://NAME`, `idea://NAME/VERSION`) and as prompts."""
 
 from __future__ import annotations
 

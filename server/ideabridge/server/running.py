@@ -1,5 +1,5 @@
-"""Running: waits for runs on behalf of requests, asks the client, composes answers about runs, and
-cancels and publishes them (`save_as`).
+"""Wait for runs on behalf of requests, ask the client, compose answers about runs, and cancel and
+publish them (`save_as`).
 
 `Running.wait` serves every request that is waiting for a run. Meanwhile, the person at the client
 is asked about calls that need approval, and the client's model answers Requests, if the client

@@ -1,4 +1,4 @@
-"""Search: finds tools by words, and composes the lines that describe tools to models.
+"""Find tools by words, and compose the lines that describe tools to models.
 
 SQLite's FTS5 ranks tools by BM25 in an in-memory table, and stems English words. A search covers
 the words in a tool's name, its server's name, its parameters and their descriptions, and its own

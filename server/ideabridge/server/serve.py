@@ -1,4 +1,4 @@
-"""Serves MCP over stdio and streamable HTTP, runs the background tasks, and shuts down within two
+"""Serve MCP over stdio and streamable HTTP, run the background tasks, and shut down within two
 seconds.
 """
 

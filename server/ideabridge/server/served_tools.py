@@ -1,5 +1,4 @@
-"""Served tools: the tools that this server offers in addition to its own, namely exposed tools and
-published ideas.
+"""Offer tools in addition to the server's own, namely exposed tools and published ideas.
 
 An exposed tool belongs to a server or a tool file (`expose`). The host and its user decide whether
 to allow direct calls to the tool, unless the configuration's `approval` has a rule for it: `deny`

@@ -1,4 +1,6 @@
-"""The MCP server: a single server for all protocol versions and transports."""
+"""The MCP server: a single `Front` handles the requests of all clients, over every transport and
+protocol version.
+"""
 
 from __future__ import annotations
 

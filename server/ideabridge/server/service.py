@@ -1,5 +1,5 @@
-"""Service: installs a single HTTP server for all of a user's clients. systemd or launchd starts it
-when the user signs in.
+"""Install a single HTTP server for all of a user's clients. systemd or launchd starts it when the
+user signs in.
 
 It listens on loopback, and needs a token, because other users and web pages on this machine can
 also reach a loopback address. The token is a stored secret of the user.

@@ -1,5 +1,4 @@
-"""Sharing: asks a person before others get a tool whose program and descriptions an assistant
-wrote.
+"""Ask a person before others get a tool whose program and descriptions an assistant wrote.
 
 Theory of operation. The question is a plan with one call to `publish_idea`. The plan contains the
 whole program, and runs nothing. A plan can wait until it is accepted, so the question reaches a

@@ -1,4 +1,4 @@
-"""SourceWatch: detects when files change, appear or disappear.
+"""Detect when files change, appear or disappear.
 
 It watches the folders of the files, because most programs replace a file instead of writing to it.
 If a folder does not exist, its nearest existing parent is watched. A change is reported when the

@@ -1,4 +1,4 @@
-"""Workspaces: registers the user's folders with the service, each under a name.
+"""Register the user's folders with the service, each under a name.
 
 The address `/mcp/w/NAME` of the service leads to the folder registered under NAME. Only a command
 run by the user can register a folder. A client can choose a name in an address, but never a folder.

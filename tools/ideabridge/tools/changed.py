@@ -1,4 +1,4 @@
-"""Changed tools: shows a server's tools with the user's own names, descriptions and defaults.
+"""Show a server's tools with the user's own names, descriptions and defaults.
 
 A changed tool is a view. The author of a call sees it, but the call itself goes to the tool that
 the server lists, with the defaults filled in. Approvals, journals, rules and digests therefore

@@ -1,4 +1,4 @@
-"""Compose: composes the schema of a Solution from the tools and the schema of the output.
+"""Compose the schema of a Solution from the tools and the schema of the output.
 
 A reference can replace any part of a call, so `Admitter` widens schemas to accept references.
 `solution_schema` combines the widened schemas of the calls with the meta-properties and the output.

@@ -1,4 +1,4 @@
-"""SolutionSchema: the schema of a Solution in parsed form.
+"""The schema of a Solution in parsed form.
 
 `solution_schema` in `compose.py` writes such a schema. Requests and saved ideas store it as JSON.
 Code that needs parts of the schema reads them here.

@@ -1,4 +1,4 @@
-"""Computing: evaluates one Python expression over named values, for the built-in tool `compute`.
+"""Evaluate one Python expression over named values, for the built-in tool `compute`.
 
 The expression runs in Monty, an interpreter for a subset of Python, in a worker process. It has no
 access to a clock, randomness, files or the network, so equal values give equal results. The workers

@@ -1,4 +1,4 @@
-"""Decorator: `@tool` creates a Tool and its Activity from a typed Python function."""
+"""The decorator `@tool`, which creates a Tool and its Activity from a typed Python function."""
 
 from __future__ import annotations
 

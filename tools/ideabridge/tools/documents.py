@@ -1,5 +1,4 @@
-"""Documents: reads hand-written documents in JSON, JSON with comments and trailing commas, or YAML
-1.2.
+"""Read hand-written documents in JSON, JSON with comments and trailing commas, or YAML 1.2.
 
 YAML is read from the parser's events, without constructing objects, so the result is always JSON.
 The core schema of YAML 1.2 applies: `no` and `12:30` are strings. Tags and duplicate keys are

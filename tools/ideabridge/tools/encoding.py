@@ -1,4 +1,4 @@
-"""Encoding: reads and writes JSON in the form that ideabridge stores and compares.
+"""Read and write JSON in the form that ideabridge stores and compares.
 
 The encoding is compact UTF-8 that preserves key order, with exact integers and shortest floats. NaN
 and lone surrogates are rejected, and depth and size are limited. `orjson` encodes all values except

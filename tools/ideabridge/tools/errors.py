@@ -1,4 +1,4 @@
-"""Errors: one base class, and one class for each cause.
+"""The base class of ideabridge's errors, and one class for each cause.
 
 Every message says what is wrong, where, and what was expected. Models and people can see messages,
 so they contain no secrets and no tracebacks.

@@ -1,4 +1,4 @@
-"""Explain: explains why a value does not satisfy a schema.
+"""Explain why a value does not satisfy a schema.
 
 An explanation contains the location, the value found there, and what the schema expects.
 

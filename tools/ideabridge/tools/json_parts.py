@@ -1,4 +1,6 @@
-"""Parts of JSON values: their types, the values inside them, and copies with other strings."""
+"""Take JSON values apart: find their types and the values inside them, and copy them with other
+strings.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Keywords of JSON Schema: lists the keywords that contain schemas, traverses schemas, and
-describes schemas in words.
+"""List the keywords of JSON Schema that contain schemas, traverse schemas, and describe them in
+words.
 
 The keywords are those of 2020-12 and those of older drafts (`definitions`, `dependencies`,
 `additionalItems`), which remote tools still use.

@@ -1,5 +1,5 @@
-"""Message: the decorator for context message handlers in tool files, and the data message that an
-activity can return.
+"""The decorator for context message handlers in tool files, and the data message that an activity
+can return.
 """
 
 from __future__ import annotations

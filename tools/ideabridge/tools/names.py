@@ -1,4 +1,4 @@
-"""Names: handles external names and text.
+"""Make names and text from outside safe to use and to show.
 
 This includes safe names, names that look alike, nearest names, hidden characters, and numbers with
 nouns.

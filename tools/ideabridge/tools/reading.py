@@ -1,4 +1,4 @@
-"""Reading: reads Solutions written by models. Common deviations are accepted and reported."""
+"""Read Solutions written by models. Common deviations are accepted and reported."""
 
 from __future__ import annotations
 

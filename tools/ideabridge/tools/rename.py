@@ -1,4 +1,4 @@
-"""Rename: handles parameter names.
+"""Keep the parameters of tools apart from the meta-properties of calls.
 
 Parameters and meta-properties share the object of a call, so parameters whose names collide with a
 meta-property are renamed, and wrong names are reported.

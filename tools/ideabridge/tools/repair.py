@@ -1,4 +1,4 @@
-"""Repair: converts a server's schema to valid JSON Schema 2020-12.
+"""Convert a server's schema to valid JSON Schema 2020-12.
 
 Forms from older drafts are translated to 2020-12 without changing their meaning. A malformed part
 is replaced with its obvious meaning (`"type": "dict"`), or ignored with a note, so that the rest is

@@ -1,4 +1,4 @@
-"""Validator: checks values against a JSON Schema, and explains why a value does not satisfy it.
+"""Check values against a JSON Schema, and explain why a value does not satisfy it.
 
 Schemas and values come from outside, so the work in every step is limited. A schema is rejected if
 it is too large or too deep, or if its references multiply. If the weight of the schema times the

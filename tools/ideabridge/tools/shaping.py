@@ -1,4 +1,4 @@
-"""Shaping: the computations of the built-in tools that select, filter and format values.
+"""The computations of the built-in tools that select, filter and format values.
 
 A computation runs in the event loop. If it exceeds its budget, it runs in a worker process instead.
 `_COMPUTATIONS`, at the end, maps each tool to its function. The tools themselves are defined in

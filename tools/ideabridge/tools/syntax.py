@@ -1,4 +1,4 @@
-"""Syntax: parses Python source text into a syntax tree."""
+"""Parse Python source text into a syntax tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads: runs computations and tools in threads. Callers take turns using them.
+"""Run computations and tools in threads. Callers take turns using them.
 
 A computing thread competes with the event loop for the GIL, so each additional thread slows down
 every response. Therefore, only a few of these threads run at a time. A tool can wait for minutes,

@@ -1,4 +1,4 @@
-"""Tool: the interface of a function as JSON Schemas; Activity: the code behind it.
+"""The interface of a function as JSON Schemas (`Tool`), and the code behind it (`Activity`).
 
 A call refers to one tool: a server, a name and a definition. The *essence* of a definition consists
 of the parts that a call relies on: server, name, schemas and behaviour hints. If the essence

@@ -1,4 +1,4 @@
-"""Tool files: Python files whose top level defines tools, activities and message handlers.
+"""Load Python files whose top level defines tools, activities and message handlers.
 
 `load_tool_file` runs a file. `load_tool_files_anew` runs files from one folder again, while calls
 might still be running code from an earlier load: a file and the modules in its folder become new

@@ -1,6 +1,4 @@
-"""Toolbox: the registries of tools and activities, and a reader for the constants in tool
-definitions.
-"""
+"""The registries of tools and activities, and a reader for the constants in tool definitions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Turns: decides who gets the next free place when many callers wait for a few places, such as
-worker processes.
+"""Decide who gets the next free place when many callers wait for a few places, such as worker
+processes.
 
 A free place goes to the caller who holds the fewest places or, if several hold equally few, to the
 one whose last turn was longest ago. So even if a caller submits a hundred jobs at the same time,

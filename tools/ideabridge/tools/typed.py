@@ -1,4 +1,4 @@
-"""Typed documents: parses JSON objects from the store or from outside into dataclasses.
+"""Parse JSON objects from the store or from outside into dataclasses.
 
 A dataclass declares the members of a document, and `read_as` reads each field from the member with
 the same name:

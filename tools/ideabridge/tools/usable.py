@@ -1,4 +1,4 @@
-"""Usable: converts a server's schema to one that values can be checked against.
+"""Convert a server's schema to one that values can be checked against.
 
 A valid schema is used unchanged. Any other schema is repaired (`repair`). A schema that is too
 large, too deep or too slow is reduced to the names and types of its properties, or to the schema of

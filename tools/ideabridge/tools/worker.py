@@ -1,5 +1,5 @@
-"""Worker: runs computations over external data in processes. Such a computation can take a long
-time, and only a process can be killed.
+"""Run computations over external data in processes. Such a computation can take a long time, and
+only a process can be killed.
 
 A job consists of a name and one JSON argument. The name refers either to a job in
 `worker_process.py`, or, as `MODULE:FUNCTION`, to a function that is allowed to read the store. A

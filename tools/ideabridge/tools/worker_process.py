@@ -1,4 +1,4 @@
-"""A worker process: computes one job after another (see `worker`).
+"""The program of a worker process, which computes one job after another (see `worker`).
 
 The process runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries
 the jobs: the size in 8 bytes, the number of seconds that the job can take in 4 bytes, and `[job,

@@ -1,1 +1,1 @@
-"""Asking: asks the client's model through sampling, and the client's user through forms."""
+"""Ask the client's model through sampling, and the client's user through forms."""

@@ -1,4 +1,4 @@
-"""Elicitation: determines who decides about a run, and asks the person at the client through forms.
+"""Determine who decides about a run, and ask the person at the client through forms.
 
 Either a person decides, in a form, on the page or at a terminal, or the assistant decides with
 `decide_approval`. If the client shows forms, a person decides and the assistant does not. Some

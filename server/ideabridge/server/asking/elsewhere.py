@@ -1,5 +1,4 @@
-"""Calls elsewhere: passes answers to calls that are parked on other servers with the same store
-(see `relaying`).
+"""Pass answers to calls that are parked on other servers with the same store (see `relaying`).
 
 When a client repeats its request, a load balancer can send it to a server other than the one that
 holds its call. The server that receives the request (the asker) writes the answers to the store.

@@ -1,5 +1,5 @@
-"""Forms: composes the messages and fields shown to the person at the client for a decision or a
-server's question.
+"""Compose the messages and fields shown to the person at the client for a decision or a server's
+question.
 
 A person can approve only what the form shows in full: a call or plan that does not fit cannot be
 approved in the form. Each line of text from outside begins with a mark, so that it cannot be

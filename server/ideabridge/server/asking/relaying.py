@@ -1,5 +1,5 @@
-"""Relaying: passes questions from servers (forms, addresses, sampling, roots) on to the clients of
-direct calls.
+"""Pass questions from servers (forms, addresses, sampling, roots) on to the clients of direct
+calls.
 
 The questions are checked and marked like those of runs, and the answers are checked, too; see
 `modules/asking.py` and `forms`.

@@ -1,5 +1,5 @@
-"""Tool requests and rounds. In a round, the server responds to a request with questions, and the
-client repeats the request with the answers (MCP 2026-07-28).
+"""The state of a tool request across its rounds. In a round, the server responds to a request with
+questions, and the client repeats the request with the answers (MCP 2026-07-28).
 
 Up to 2025-11-25, questions are instead sent on the back-channel of the waiting request.
 """

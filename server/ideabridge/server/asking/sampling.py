@@ -1,4 +1,4 @@
-"""Sampling: lets the client's model write the Solutions of a run (`sampling/createMessage`).
+"""Let the client's model write the Solutions of a run (`sampling/createMessage`).
 
 The store treats such a run like one whose Solutions the caller submits: in the status
 `needs_solution`, it has no driver, and the process that submits the Solution carries out the next

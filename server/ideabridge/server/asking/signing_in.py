@@ -1,6 +1,4 @@
-"""Signing in: signs a person in to a server, using a browser redirect to this machine or a pasted
-address.
-"""
+"""Sign a person in to a server, using a browser redirect to this machine or a pasted address."""
 
 from __future__ import annotations
 

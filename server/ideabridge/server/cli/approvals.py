@@ -1,5 +1,5 @@
-"""`ideabridge approvals`: lists and makes the decisions that runs are waiting for. It also lists
-and withdraws standing rules, which allow a tool permanently.
+"""The command `ideabridge approvals`, which lists and makes the decisions that runs are waiting
+for. It also lists and withdraws standing rules, which allow a tool permanently.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shell completion of names from the store and the configuration.
+"""Complete names from the store and the configuration in the shell.
 
 The shell asks at every key press, so completion must be fast: it reads configurations as plain JSON
 (the project's only if trusted), and the store with read-only SQL. If anything goes wrong, it offers

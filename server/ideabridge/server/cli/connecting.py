@@ -1,4 +1,4 @@
-"""Connecting: displays which servers are connecting."""
+"""Display which servers are connecting."""
 
 from __future__ import annotations
 

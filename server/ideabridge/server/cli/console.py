@@ -1,5 +1,5 @@
-"""Console: prints results to standard output and everything else to standard error, with colours
-only on terminals.
+"""Print results to standard output and everything else to standard error, with colours only on
+terminals.
 
 All output of the commands passes through this module, because text from outside must not control
 the terminal. Each function escapes hidden characters (`ideabridge.tools.names`). Everything that

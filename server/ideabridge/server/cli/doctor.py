@@ -1,5 +1,5 @@
-"""`ideabridge doctor`: checks the program, the configuration, the store, the servers, the mind and
-the hosts.
+"""The command `ideabridge doctor`, which checks the program, the configuration, the store, the
+servers, the mind and the hosts.
 """
 
 from __future__ import annotations

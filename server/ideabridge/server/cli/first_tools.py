@@ -1,5 +1,5 @@
-"""First tools: after a setup, offers tools based on the logs of clients, and standing rules for
-tools that clients call without asking. A person at a terminal is asked about each offer.
+"""After a setup, offer tools based on the logs of clients, and standing rules for tools that
+clients call without asking. A person at a terminal is asked about each offer.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Follow: shows the calls of a run, asks the person for decisions, cancels the run on Ctrl-C, and
-prints the result.
+"""Show the calls of a run, ask the person for decisions, cancel the run on Ctrl-C, and print the
+result.
 
 `follow` returns when the run has ended, or when it is waiting for something that nobody at this
 terminal can provide. `Turns` reads Solutions from standard input.

@@ -1,4 +1,6 @@
-"""`ideabridge history`: imports the conversations that hosts keep on this machine as runs."""
+"""The command `ideabridge history`, which imports the conversations that hosts keep on this machine
+as runs.
+"""
 
 from __future__ import annotations
 

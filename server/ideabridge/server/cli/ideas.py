@@ -1,4 +1,6 @@
-"""`ideabridge ideas`: lists, searches, shows, tags and prunes saved ideas, and suggests tools."""
+"""The commands in `ideabridge ideas` that list, search, show, tag and prune saved ideas, and
+suggest tools.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs: reads input from `--input`, from files, and from the person at the terminal."""
+"""Read input from `--input`, from files, and from the person at the terminal."""
 
 from __future__ import annotations
 

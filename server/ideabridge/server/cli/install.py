@@ -1,4 +1,4 @@
-"""`ideabridge install`: adds ideabridge to a host's configuration."""
+"""The command `ideabridge install`, which adds ideabridge to a host's configuration."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Options: the options that commands share, and `command`, which adds them and turns errors into
-exit codes.
-"""
+"""The options that commands share. `command` adds them, and turns errors into exit codes."""
 
 from __future__ import annotations
 

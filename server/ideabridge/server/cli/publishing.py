@@ -1,5 +1,5 @@
-"""`ideabridge ideas`: lifts, publishes, shares, calls and verifies ideas, and selects the version
-that a name refers to.
+"""The commands in `ideabridge ideas` that lift, publish, share, call and verify ideas, and select
+the version that a name refers to.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`ideabridge run`, which runs a plan, and `ideabridge solve`, which runs the agent loop on a
-task.
+"""The commands `ideabridge run`, which runs a plan, and `ideabridge solve`, which runs the agent
+loop on a task.
 """
 
 from __future__ import annotations

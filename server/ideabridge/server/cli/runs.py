@@ -1,4 +1,6 @@
-"""`ideabridge runs`, which lists, shows, forks and cancels runs, and `ideabridge resume`."""
+"""The commands `ideabridge runs`, which lists, shows, forks and cancels runs, and `ideabridge
+resume`.
+"""
 
 from __future__ import annotations
 

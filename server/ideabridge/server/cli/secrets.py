@@ -1,4 +1,6 @@
-"""`ideabridge secrets`: manages the values that `${secret:NAME}` stands for in servers' entries."""
+"""The command `ideabridge secrets`, which manages the values of `${secret:NAME}` in servers'
+entries.
+"""
 
 from __future__ import annotations
 

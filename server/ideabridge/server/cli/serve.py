@@ -1,5 +1,5 @@
-"""`ideabridge serve` (the MCP server), `ideabridge worker` (which drives the servers' runs), and
-`ideabridge ui` (which opens their page).
+"""The commands `ideabridge serve` (the MCP server), `ideabridge worker` (which drives the servers'
+runs), and `ideabridge ui` (which opens their page).
 """
 
 from __future__ import annotations

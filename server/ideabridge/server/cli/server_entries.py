@@ -1,5 +1,5 @@
-"""`ideabridge servers add`, `edit`, `remove`, `enable` and `disable`: change one entry in an
-`ideabridge.json`.
+"""The commands `ideabridge servers add`, `edit`, `remove`, `enable` and `disable`, which change one
+entry in an `ideabridge.json`.
 
 The user's own file is always trusted. A project's file is used only after a person has trusted its
 exact content, so a server that these commands add to such a file, or enable in it, starts only

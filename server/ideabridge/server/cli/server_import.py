@@ -1,4 +1,6 @@
-"""`ideabridge servers import`: copies or moves a host's MCP servers into `ideabridge.json`."""
+"""The command `ideabridge servers import`, which copies or moves a host's MCP servers into
+`ideabridge.json`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`ideabridge servers logs`: what a server wrote to standard error, and the log messages that it
-sent.
+"""The command `ideabridge servers logs`, which shows what a server wrote to standard error, and the
+log messages that it sent.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`ideabridge servers login` and `logout`: sign a person in to servers over HTTP (OAuth), or out of
-them.
+"""The commands `ideabridge servers login` and `logout`, which sign a person in to servers over HTTP
+(OAuth), or out of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`ideabridge servers list` and `test`: the MCP servers behind ideabridge.
+"""The commands `ideabridge servers list` and `test`, which show and test the MCP servers behind
+ideabridge.
 
 The other commands of the group are in `server_entries.py`, `server_logs.py`, `server_sign_ins.py`,
 `server_import.py` and `tool_changes.py`.

@@ -1,4 +1,6 @@
-"""`ideabridge service`: one server over HTTP for all clients of a user, which the system starts."""
+"""The command `ideabridge service`, which manages one server over HTTP for all clients of a user.
+The system starts this server.
+"""
 
 from __future__ import annotations
 

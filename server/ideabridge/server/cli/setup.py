@@ -1,4 +1,4 @@
-"""`ideabridge setup`: sets everything up for a new user, after one question."""
+"""The command `ideabridge setup`, which sets everything up for a new user, after one question."""
 
 from __future__ import annotations
 

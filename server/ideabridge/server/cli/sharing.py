@@ -1,4 +1,6 @@
-"""`ideabridge ideas export` and `import`: write and read ideas as files, one document per idea."""
+"""The commands `ideabridge ideas export` and `import`, which write and read ideas as files, one
+document per idea.
+"""
 
 from __future__ import annotations
 

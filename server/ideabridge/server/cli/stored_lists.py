@@ -1,4 +1,4 @@
-"""StoredLists: the stored lists of tools of the servers in a configuration.
+"""Read the stored lists of tools of the servers in a configuration.
 
 Commands that only show tools read these lists. They do not start servers whose lists are stored.
 """

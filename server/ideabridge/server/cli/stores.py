@@ -1,5 +1,5 @@
-"""`ideabridge store`, and functions that open the store given on the command line and look up runs
-and ideas in it.
+"""The command `ideabridge store`, and functions that open the store given on the command line and
+look up runs and ideas in it.
 """
 
 from __future__ import annotations

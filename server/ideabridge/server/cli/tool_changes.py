@@ -1,4 +1,6 @@
-"""`ideabridge servers accept`: lets published ideas call tools that have changed."""
+"""The command `ideabridge servers accept`, which lets published ideas call tools that have
+changed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ideabridge tools`: the tools that plans can call."""
+"""The command `ideabridge tools`, which shows the tools that plans can call."""
 
 from __future__ import annotations
 

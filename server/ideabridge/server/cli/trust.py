@@ -1,5 +1,5 @@
-"""`ideabridge trust`: shows what a project file does, trusts its exact content, or revokes the
-trust.
+"""The command `ideabridge trust`, which shows what a project file does, trusts its exact content,
+or revokes the trust.
 """
 
 from __future__ import annotations

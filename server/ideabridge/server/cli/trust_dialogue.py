@@ -1,6 +1,4 @@
-"""Trust dialogue: shows a project file to the person at the terminal, and asks whether to trust
-it.
-"""
+"""Show a project file to the person at the terminal, and ask whether to trust it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ideabridge uninstall`: removes ideabridge from a host's configuration."""
+"""The command `ideabridge uninstall`, which removes ideabridge from a host's configuration."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`ideabridge users`: manages the people who can use a server with this store over HTTP, and their
-tokens.
+"""The command `ideabridge users`, which manages the people who can use a server with this store
+over HTTP, and their tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`ideabridge ideas add`: saves hand-written ideas from files."""
+"""The command `ideabridge ideas add`, which saves hand-written ideas from files."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""The demo: two assistants, two existing MCP servers, and one plan that becomes a tool
+"""The demo, in which two assistants use two existing MCP servers, and one plan becomes a tool
 (`docs/cli.md`).
 """

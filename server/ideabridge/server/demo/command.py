@@ -1,4 +1,4 @@
-"""`ideabridge demo`: a demonstration on real input in a few seconds."""
+"""The command `ideabridge demo`, a demonstration on real input in a few seconds."""
 
 from __future__ import annotations
 

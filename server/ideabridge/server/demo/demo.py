@@ -1,4 +1,4 @@
-"""The demo: two assistants, two existing MCP servers, and one plan that becomes a tool.
+"""Run the demo, in which two assistants use two existing MCP servers, and one plan becomes a tool.
 
 Assistant A sends a plan to a server on stdio and publishes the run as a tool. Assistant B, in
 another process, calls the tool through a second server over HTTP on the same store. Then A

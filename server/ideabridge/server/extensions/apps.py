@@ -1,4 +1,4 @@
-"""Apps: a view of a run inside an assistant, for clients that declare MCP Apps (SEP-1865).
+"""Show a view of a run inside an assistant, for clients that declare MCP Apps (SEP-1865).
 
 Such a client reads the resource `ui://ideabridge/run`, a page that loads nothing from elsewhere. It
 shows the page next to the answers from `run_plan`, `solve`, `check_run` and `decide_approval`, and

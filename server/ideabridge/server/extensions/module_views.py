@@ -1,5 +1,4 @@
-"""Module views: decides which views of servers are passed on to hosts, and what replaces the
-others.
+"""Decide which views of servers are passed on to hosts, and what replaces the others.
 
 A host knows only one server, ideabridge, and lets a view call any of its tools that is marked for
 views. So ideabridge passes on the views of at most one server behind it. If it does, it marks all

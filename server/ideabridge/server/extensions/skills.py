@@ -1,5 +1,5 @@
-"""Published ideas as skills: instructions that hosts load when a task calls for them (the Skills
-extension, SEP-2640).
+"""Offer published ideas as skills, which are instructions that hosts load when a task calls for
+them (the Skills extension, SEP-2640).
 
 The skill of the idea `weekly_report` is `skill://weekly_report/weekly-report/SKILL.md`. It says how
 to call the tool; a file next to it contains what a call runs. The last folder is the name in the

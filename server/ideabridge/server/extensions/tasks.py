@@ -1,4 +1,4 @@
-"""Tasks: long runs in clients that declare the Tasks extension (SEP-2663).
+"""Offer long runs as tasks to clients that declare the Tasks extension (SEP-2663).
 
 A task is a run with the same id; nothing else is stored. `run_plan` and `solve` answer such a
 client with a task if the run has not ended after a few seconds. The client then calls `tasks/get`

@@ -1,3 +1,1 @@
-"""Hosts: finds, reads and writes the MCP configurations of hosts (the programs that run
-assistants).
-"""
+"""Find, read and write the MCP configurations of hosts (the programs that run assistants)."""

@@ -1,4 +1,4 @@
-"""Adoption: copies a host's servers to `ideabridge.json`, and removes them from the host.
+"""Copy a host's servers to `ideabridge.json`, and remove them from the host.
 
 The user's servers are added to the user's file, and the project's servers to the project's file.
 The secrets in an entry are moved to the keyring or to one of the user's files, and the entry refers

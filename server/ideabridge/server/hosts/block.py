@@ -1,4 +1,4 @@
-"""Block: formats the text that users paste into a host's file."""
+"""Format the text that users paste into a host's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries: adds, changes, removes, enables or disables one server in `ideabridge.json`.
+"""Add, change, remove, enable or disable one server in `ideabridge.json`.
 
 The command line (`servers add` ...) and the page use these functions. All other bytes of a file
 stay the same, including comments, and the previous file is backed up.

@@ -1,5 +1,5 @@
-"""Host files: reads the files in which hosts (the programs that run assistants) list their MCP
-servers (`docs/hosts.md`). `table.py` lists the files of each host.
+"""Read the files in which hosts (the programs that run assistants) list their MCP servers
+(`docs/hosts.md`). `table.py` lists the files of each host.
 
 If a file is damaged, its valid parts are read. The `editing` package writes these files.
 """

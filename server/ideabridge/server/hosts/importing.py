@@ -1,4 +1,4 @@
-"""Import: copies or moves a host's MCP servers into `ideabridge.json`.
+"""Copy or move a host's MCP servers into `ideabridge.json`.
 
 `servers import` and the page use this module. `plan_import` reads the host's files and plans the
 steps; the plan's methods carry them out.

@@ -1,4 +1,4 @@
-"""Translates the notations for variables in a host's file to the `${VAR}` of `ideabridge.json`.
+"""Translate the notations for variables in a host's file to the `${VAR}` of `ideabridge.json`.
 
 A host obtains some values in ways that ideabridge cannot: it prompts the user, reads a setting, or
 runs a command. Such a value is replaced by a variable, and a note says which variable to set. Text

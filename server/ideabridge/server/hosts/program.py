@@ -1,4 +1,4 @@
-"""Program: returns the command that a host uses to start ideabridge.
+"""Find the command that a host uses to start ideabridge.
 
 The command still works after the caches on this machine are cleared, and on the other machines of a
 team that shares the host's file.

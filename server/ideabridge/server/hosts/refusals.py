@@ -1,5 +1,5 @@
-"""Refusals: finds the servers that a host does not start because one of its files refuses them by
-name, command or address, outside their entries.
+"""Find the servers that a host does not start because one of its files refuses them by name,
+command or address, outside their entries.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Relative paths: finds relative paths in the entry of a server that a host starts in each
-project's folder.
+"""Find relative paths in the entry of a server that a host starts in each project's folder.
 
 ideabridge starts a server that has no `cwd` in the folder of ideabridge's own configuration, where
 a relative path refers to a different file.

@@ -1,4 +1,4 @@
-"""Salvage: reads the valid parts of a damaged file, which is truncated or partly malformed.
+"""Read the valid parts of a damaged file, which is truncated or partly malformed.
 
 A malformed or truncated object becomes a `PartialObject`. It contains only the members that can be
 read, and must not be used as if it were complete. Its sibling objects are complete. TOML is read

@@ -1,4 +1,4 @@
-"""Table: describes where and in which form each host lists its MCP servers (`docs/hosts.md`).
+"""Describe where and in which form each host lists its MCP servers (`docs/hosts.md`).
 
 Import, `install`, `doctor` and completion take all their knowledge of hosts from this table.
 """

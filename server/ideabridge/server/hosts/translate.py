@@ -1,5 +1,4 @@
-"""Translation: translates a server's entry in a host's file to an entry of `mcpServers` in
-`ideabridge.json`.
+"""Translate a server's entry in a host's file to an entry of `mcpServers` in `ideabridge.json`.
 
 The keys of all hosts are accepted in every file, because people copy entries from host to host. A
 key that has no meaning for ideabridge is omitted, and a note names it. A server is unusable only if

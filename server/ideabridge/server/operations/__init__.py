@@ -1,1 +1,1 @@
-"""Operations: shows operators the health, logs and metrics of a shared server."""
+"""Show operators the health, logs and metrics of a shared server."""

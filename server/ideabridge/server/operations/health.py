@@ -1,4 +1,4 @@
-"""Health: reports the health of an HTTP server to supervisors and load balancers.
+"""Report the health of an HTTP server to supervisors and load balancers.
 
 `/healthz` responds as long as the process works; if it does not, a supervisor restarts the process.
 `/readyz` responds with 200 while the server can handle requests, and with 503 and the reasons

@@ -1,4 +1,4 @@
-"""Log: writes a server's log to standard error so that no client can flood it.
+"""Write a server's log to standard error so that no client can flood it.
 
 uvicorn, asyncio and the MCP SDK log each malformed request or refused socket, so a client could
 produce any number of records. In each period, the server writes only a few similar records,

@@ -1,4 +1,4 @@
-"""Metrics: a server's metrics for Prometheus, at `/metrics`. They exist only with `serve --http
+"""Collect a server's metrics for Prometheus, at `/metrics`. They exist only with `serve --http
 --metrics`.
 
 Labels never contain text written by a user or a model. Methods are MCP methods. Tools are this

@@ -1,5 +1,4 @@
-"""Notifying: tells a person that a decision is waiting, even if neither a client nor the page is
-open.
+"""Tell a person that a decision is waiting, even if neither a client nor the page is open.
 
 A message says how many decisions are waiting and where to make them. It contains no values from
 calls, no titles and no names, because others might read it in transit. Questions asked within a few

@@ -1,5 +1,4 @@
-"""Requests: records each request for the server's operators: the method, the tool, the user, how
-the request ended, and its duration.
+"""Record the method, tool, user, outcome and duration of each request, for the server's operators.
 
 `RequestWatch` creates a record of each request and passes it to observers, such as the one from
 `request_log`, which writes a line for each request. Neither records nor lines contain parameters,

@@ -1,5 +1,5 @@
-"""OpenTelemetry spans for runs, Requests to minds, and calls, following the semantic conventions
-for GenAI.
+"""Send OpenTelemetry spans for runs, Requests to minds, and calls, following the semantic
+conventions for GenAI.
 
 Spans exist only if the standard environment variables name a collector
 (`OTEL_EXPORTER_OTLP_ENDPOINT`). They contain no parameters, results, errors or prompts, and no

@@ -1,3 +1,1 @@
-"""Setup: carries out `ideabridge setup`, which does everything that a new user needs and can be
-undone.
-"""
+"""Carry out `ideabridge setup`, which does everything that a new user needs and can be undone."""

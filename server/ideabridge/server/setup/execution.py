@@ -1,4 +1,4 @@
-"""Execution: makes the changes of a plan, adding each change to the record before making it."""
+"""Make the changes of a plan, and add each change to the record before making it."""
 
 from __future__ import annotations
 

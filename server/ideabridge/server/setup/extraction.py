@@ -1,4 +1,4 @@
-"""Extraction: replaces the secrets in servers' entries with references (`${secret:NAME}`)."""
+"""Replace the secrets in servers' entries with references (`${secret:NAME}`)."""
 
 from __future__ import annotations
 

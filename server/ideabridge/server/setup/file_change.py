@@ -1,4 +1,4 @@
-"""FileChange: describes the entries in one file that a setup changes."""
+"""The entries in one file that a setup changes."""
 
 from __future__ import annotations
 

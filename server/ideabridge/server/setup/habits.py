@@ -1,4 +1,4 @@
-"""Habits: finds rules of hosts about tools that name a server.
+"""Find mentions of a server in hosts' rules about tools.
 
 Once the server is removed from the host, these rules have no effect, because the server's tools
 have other names in ideabridge. This module only searches the hosts' files for the names.

@@ -1,5 +1,5 @@
-"""Inventory: lists the hosts on this machine, their servers, and their entries for ideabridge,
-without changing anything.
+"""List the hosts on this machine, their servers, and their entries for ideabridge, without changing
+anything.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Plan: determines the changes of a setup from an inventory. A person sees the changes before they
-are made.
+"""Determine the changes of a setup from an inventory. A person sees the changes before they are
+made.
 """
 
 from __future__ import annotations

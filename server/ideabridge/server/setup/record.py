@@ -1,4 +1,4 @@
-"""Record: saves the changes that an `ideabridge setup` makes, so that `--undo` can revert them.
+"""Save the changes that an `ideabridge setup` makes, so that `--undo` can revert them.
 
 Each change is added to the record before it is made, so even a setup that is killed halfway can be
 undone. The records are in the user's data folder, and only the user can read them. They contain no

@@ -1,4 +1,4 @@
-"""Report: describes a plan in words for users and as JSON for scripts, without its secrets."""
+"""Describe a plan in words for users and as JSON for scripts, without its secrets."""
 
 from __future__ import annotations
 

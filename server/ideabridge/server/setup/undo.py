@@ -1,4 +1,4 @@
-"""Undo: reverts the changes of setups, beginning with the latest change.
+"""Revert the changes of setups, beginning with the latest change.
 
 If nobody has changed a file since the setup, its previous bytes are restored. If another program
 has changed it, that program's changes are kept: only the entries that the setup added are removed,

@@ -1,1 +1,1 @@
-"""Transports: stdio and HTTP, the identities of callers, and limits."""
+"""Connect clients over stdio and HTTP, identify callers, and enforce limits."""

@@ -1,5 +1,4 @@
-"""Connections to the HTTP server: limits their number, and sets the deadlines that clients must
-meet.
+"""Limit the number of connections to the HTTP server, and set the deadlines that clients must meet.
 
 A process has only a few thousand file descriptors, and a client could hold a connection open by
 sending one byte per second. So each step of a request has a deadline, and the number of connections

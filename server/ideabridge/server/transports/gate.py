@@ -1,4 +1,4 @@
-"""The gate checks every HTTP request in five steps.
+"""Check every HTTP request in five steps.
 
 1. Health. `/healthz` and `/readyz` are answered immediately, for any Host, and do not count towards
    any caller.

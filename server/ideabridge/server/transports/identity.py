@@ -1,5 +1,4 @@
-"""Identity: determines which user an access token (JWT) from the configured identity provider
-belongs to.
+"""Determine which user an access token (JWT) from the configured identity provider belongs to.
 
 A token is accepted if it names this issuer and this audience, and is signed with one of the
 provider's keys and an allowed asymmetric algorithm. Addresses in a token are ignored: keys come

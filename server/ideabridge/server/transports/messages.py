@@ -1,4 +1,4 @@
-"""Messages: parses the lines and bodies that a client sends as JSON-RPC messages.
+"""Parse the lines and bodies that a client sends as JSON-RPC messages.
 
 A well-formed message needs one pass of the SDK's parser. A message that this parser rejects, or
 mistakes for another kind, is parsed again in this module. Odd but unambiguous forms are accepted: a

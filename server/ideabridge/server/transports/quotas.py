@@ -1,4 +1,4 @@
-"""Quotas: limits per caller, so that no caller can use up the server, and limits per message.
+"""Enforce limits per caller, so that no caller can use up the server, and limits per message.
 
 Everything that a request uses (a place among the requests in progress, a stream, a session) is
 counted towards its caller. A caller over a limit gets an error that states the limit.

@@ -1,4 +1,4 @@
-"""The door to a server with workspaces: `/mcp/w/NAME` leads to the workspace with this name, and
+"""The door to a server with workspaces. `/mcp/w/NAME` leads to the workspace with this name, and
 `/ui/w/NAME` leads to its pages.
 
 Each workspace is served as if it were a separate server, with the configuration, tool files and

@@ -1,1 +1,1 @@
-"""Views: describes the histories of runs and open decisions, for the command line and the page."""
+"""Describe the histories of runs and open decisions, for the command line and the page."""

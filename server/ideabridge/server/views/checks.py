@@ -1,4 +1,4 @@
-"""Checks: runs the checks of `ideabridge doctor` and the page, and describes their results."""
+"""Run the checks of `ideabridge doctor` and the page, and describe their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""History: describes a run in words, as recorded in its journal.
+"""Describe a run in words, as recorded in its journal.
 
 `read_history` folds a journal. The command line (`runs show`, `approvals list`) and the page show
 its entries.

@@ -1,4 +1,4 @@
-"""Pending: finds the open decisions of all runs in their journals."""
+"""Find the open decisions of all runs in their journals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records: describes a run from its row in the table of runs, without reading its journal."""
+"""Describe a run from its row in the table of runs, without reading its journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shown: shows a question to people, and determines whether they see all of it.
+"""Show a question to people, and determine whether they see all of it.
 
 The form, the page, the view inside an assistant and the terminal differ in how much of a question
 fits. `show_question` determines for all of them whether a question is shown in full. A person

@@ -1,4 +1,4 @@
-"""Text: short, readable forms of numbers, values and errors."""
+"""Write numbers, values and errors in a short, readable form."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Trace: determines from the journal alone when each call of a run was listed, asked about, started
-and finished.
+"""Determine from the journal alone when each call of a run was listed, asked about, started and
+finished.
 
 A page must open immediately, even for a run of 10,000 calls. Folding the journal of such a run
 takes seconds, because the machine binds references and checks parameters. Building a trace takes

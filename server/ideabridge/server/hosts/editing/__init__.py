@@ -1,1 +1,1 @@
-"""Editing: changes one entry in a host's file, and leaves every other byte untouched."""
+"""Change one entry in a host's file, and leave every other byte untouched."""

@@ -1,5 +1,5 @@
-"""Brackets: changes one item of a bracketed collection: a JSON object or list, a YAML flow mapping
-or sequence, or a TOML inline table.
+"""Change one item of a bracketed collection: a JSON object or list, a YAML flow mapping or
+sequence, or a TOML inline table.
 
 The module for each format finds the items and their positions. The functions here add, replace or
 remove one item in the text, together with its comma and its line, and change nothing else. In all

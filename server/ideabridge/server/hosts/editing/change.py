@@ -1,4 +1,4 @@
-"""Changes: describes a change to one entry, and performs the steps that all formats share."""
+"""Describe a change to one entry, and perform the steps that all formats share."""
 
 from __future__ import annotations
 

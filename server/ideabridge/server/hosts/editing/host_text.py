@@ -1,4 +1,4 @@
-"""Host text: changes one entry at a time in the text of a host's file.
+"""Change one entry at a time in the text of a host's file.
 
 `read_host_text` reads a file. `HostText.with_entry` and `HostText.without_entry` return the edited
 text, and check that its content differs from the previous content only by this change.

@@ -1,4 +1,4 @@
-"""JSON: edits JSON text, which can have comments and trailing commas.
+"""Edit JSON text, which can have comments and trailing commas.
 
 Comments are replaced with the same number of blanks, so that positions match the original text. The
 standard library's decoder then reports where each value ends.

@@ -1,4 +1,4 @@
-"""TOML: edits TOML text.
+"""Edit TOML text.
 
 The standard library parses TOML, but does not report positions. So this module splits the text into
 statements: table headers and key-value pairs. An entry can be a table with its subtables, a group

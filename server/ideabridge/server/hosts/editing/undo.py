@@ -1,4 +1,4 @@
-"""Undo: reverts edits to hosts' files.
+"""Revert edits to hosts' files.
 
 `record_edit` records the edits that a command makes; `recorded_edits` returns these records, and
 `undo_edit` reverts an edit. If nobody has changed a file since the edit, its previous bytes are

@@ -1,5 +1,5 @@
-"""Writing: replaces a host's file safely, even if the host or another ideabridge process writes to
-it at the same time.
+"""Replace a host's file safely, even if the host or another ideabridge process writes to it at the
+same time.
 """
 
 from __future__ import annotations

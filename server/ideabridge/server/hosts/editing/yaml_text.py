@@ -1,4 +1,4 @@
-"""YAML: edits YAML text.
+"""Edit YAML text.
 
 From the positions of the parser's events, this module builds a tree of values that shows where the
 lines of each entry begin and end. Inside brackets, YAML is edited like JSON.
