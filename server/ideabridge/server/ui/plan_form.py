@@ -377,7 +377,9 @@ def _root(path: str) -> str:
 
 
 def _with_places(values: Iterable[FormValue], places: dict[int, int]) -> tuple[FormValue, ...]:
-    """Return values with the new places of the steps that they come from."""
+    """Return the values, with the indexes of the steps that they come from replaced according to
+    `places`.
+    """
 
     def renumbered(match: re.Match[str]) -> str:
         return f"{match[1]}{places.get(int(match[2]), match[2])}"
@@ -437,7 +439,7 @@ class _Reader:
         return (self.value("", output, ANY_VALUE),)
 
     def value(self, name: str, value: JSON, field: Field) -> FormValue:
-        """Read a value, which can come from the steps read so far."""
+        """Read a value that can come from the steps read so far."""
         if isinstance(value, str):
             path = value.removeprefix("†input.")
             if path != value and _root(path) in self._asked and _on_one_line(path) == path:
@@ -457,7 +459,7 @@ class _Reader:
 
 
 def _as_text(value: JSON, field: Field) -> str | None:
-    """Return the text of a field that stands for a value, or None if no text does."""
+    """Return the text that represents a value in a field, or None if no text can."""
     text = value if isinstance(value, str) else as_json(value)
     if isinstance(value, str) and field.kind == "any" and not _reads_as(text, field, value):
         text = as_json(value)
@@ -521,12 +523,12 @@ def _on_one_line(text: str) -> str:
 
 
 def _survives(text: str) -> bool:
-    """Return whether a browser sends a text back as it got it."""
+    """Return whether a browser sends the text back unchanged."""
     return not text.startswith("\n") and _CHANGED.search(text) is None
 
 
 def _is_same(first: JSON, second: JSON) -> bool:
-    """Return whether two values are the same JSON, whatever the order of their members."""
+    """Return whether two values are the same JSON, regardless of the order of members."""
     return encode(with_sorted_keys(first)) == encode(with_sorted_keys(second))
 
 
@@ -534,8 +536,8 @@ def _is_same(first: JSON, second: JSON) -> bool:
 
 
 def _input_of(parameters: Iterable[AskedParameter], schema: str) -> JSONObject:
-    """Return the message that declares parameters. A schema is needed for what an example cannot
-    say: a description, and a parameter without an example.
+    """Return the message that declares the parameters. It contains a schema if a parameter has a
+    description or lacks an example, which examples alone cannot express.
     """
     examples: JSONObject = {}
     properties: JSONObject = {}
@@ -563,8 +565,8 @@ def _input_of(parameters: Iterable[AskedParameter], schema: str) -> JSONObject:
 
 
 def _parameters_in(message: JSON) -> tuple[tuple[AskedParameter, ...], str]:
-    """Return the parameters that a message declares, and their schema if the form cannot show it.
-    Return no parameters if the form cannot show them either.
+    """Return the parameters that a message declares, with their schema if the form cannot show it.
+    If the form cannot show the parameters either, return none of them.
     """
     message = object_or_empty(message)
     examples = object_or_empty(message.get("input"))
@@ -593,7 +595,7 @@ def read_plan_form(form: FormFields) -> PlanForm:
     """Read the fields of a form.
 
     Raises:
-        ArgumentError: the form is too large, or not one of this page.
+        ArgumentError: the form is too large or does not come from this page.
     """
     fields: dict[str, str] = {}
     for name, value in form.fields:
@@ -652,8 +654,8 @@ def _values_of(fields: dict[str, str], prefix: str) -> tuple[FormValue, ...]:
 
 
 def _from_source(value: FormValue, written: str) -> FormValue:
-    """Return a value with the source that a list of choices names: the name of a source, `step0`
-    for the result of a step, or `step0:id` for a part of it.
+    """Return the value with the source chosen in its list: the name of a source, `step0` for the
+    result of a step, or `step0:id` for a part of it.
     """
     if written == "ask":
         return replace(value, source="ask", asked=value.asked or value.name)
@@ -664,7 +666,7 @@ def _from_source(value: FormValue, written: str) -> FormValue:
 
 
 def tool_key(text: str) -> ToolKey:
-    """Read the key of a tool that a form contains.
+    """Parse the key of a tool from a form.
 
     Raises:
         ArgumentError: the text is not the key of a tool.

@@ -1,4 +1,4 @@
-"""Plan steps: shows the calls of a plan to people, in the order in which they run."""
+"""Plan steps: shows the calls of a plan in the order in which they run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_MARKUP: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """A call of a plan in the form that people see.
+    """A call of a plan as people see it.
 
     Attributes:
         name: the name of the call.
@@ -43,8 +43,8 @@ class PlanSteps:
     """The first calls of a plan.
 
     Attributes:
-        stages: the calls that can run at the same time, in the order of the stages. If the order is
-            not known, all calls are in one stage.
+        stages: the calls, grouped into stages of calls that can run at the same time. If the order
+            is unknown, all calls are in one stage.
         is_ordered: whether the order is known.
         left_out: the number of calls that do not fit on a page.
         returns: what the plan returns, in words, or "" if it is not a reference or an object.
@@ -57,8 +57,8 @@ class PlanSteps:
 
     @classmethod
     def of(cls, plan: JSONObject, layers: Sequence[Sequence[int]], titles: ToolTitles) -> PlanSteps:
-        """Return the steps of a plan, as many as fit on a page, but at least one. `layers` contains
-        the places of the calls that can run at the same time, or is empty if this is not known.
+        """Return as many steps of a plan as fit on a page, but at least one. `layers` contains the
+        indexes of the calls that can run at the same time, or is empty if this is unknown.
         """
         calls = objects_in(list_or_empty(plan.get("calls")))
         names = names_of_plan(calls, titles)
@@ -104,7 +104,7 @@ def _characters(parameter: ShownParameter) -> int:
 
 
 def words_of_plan(calls: list[JSON], titles: ToolTitles) -> ReferenceWords:
-    """Return words for the references of all calls of a plan."""
+    """Return `ReferenceWords` that know all calls of a plan."""
     listed = objects_in(calls)
     words = ReferenceWords(is_form=True)
     for number, name in enumerate(names_of_plan(listed, titles)):
@@ -113,8 +113,8 @@ def words_of_plan(calls: list[JSON], titles: ToolTitles) -> ReferenceWords:
 
 
 async def layers_of(bridge: Bridge, plan: JSONObject, caller: str) -> list[list[int]]:
-    """Return the places of the calls that can run at the same time, layer by layer. Return no
-    layers for a plan that cannot run here, or that has more calls than a page shows.
+    """Return the indexes of the calls that can run at the same time, layer by layer. Return no
+    layers if the plan cannot run here or has more calls than a page shows.
     """
     if not 0 < len(list_or_empty(plan.get("calls"))) <= _MOST_STEPS:
         return []
@@ -128,8 +128,8 @@ async def layers_of(bridge: Bridge, plan: JSONObject, caller: str) -> list[list[
 
 
 def _layers_in(rehearsal: dict[str, Any]) -> list[list[int]]:
-    """Return the layers of a rehearsal. A call that runs for several instances is in the first of
-    its layers only.
+    """Return the layers of a rehearsal. A call that runs for several instances appears only in its
+    first layer.
     """
     seen: set[int] = set()
     layers: list[list[int]] = []

@@ -1,6 +1,4 @@
-"""Playground: a page where people write a plan, a program or a context, check it, draw it, and run
-it.
-"""
+"""Playground: a page for writing, checking, drawing and running a plan, a program or a context."""
 
 from __future__ import annotations
 
@@ -93,10 +91,10 @@ _TASK: Final = """[
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A text that a person can begin with.
+    """An example that a person can start from.
 
     Attributes:
-        name: the name of the example in an address.
+        name: the name of the example in URLs.
         title: a short description of the example.
         text: the plan, program or context itself.
         about: a sentence about what the example shows, or "".
@@ -127,12 +125,12 @@ _EXAMPLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ToolForm:
-    """The form that calls a tool.
+    """A form that calls a tool.
 
     Attributes:
         title, name: the title and the name of the tool.
-        page: the path of the tool's own page, below the path of all pages.
-        action: the path that the form is sent to, below the path of all pages.
+        page: the path of the tool's page, relative to the path of all pages.
+        action: the path to which the form is submitted, relative to the path of all pages.
         description: the description of the tool.
         fields: a field for each parameter.
     """
@@ -150,9 +148,9 @@ class ToolChoice:
     """A tool that can be chosen.
 
     Attributes:
-        page: the path of the tool's own page, below the path of all pages.
+        page: the path of the tool's page, relative to the path of all pages.
         title, name: the title and the name of the tool.
-        about: what it does, in one sentence.
+        about: a sentence that says what the tool does.
     """
 
     page: str
@@ -166,10 +164,10 @@ class ToolGroup:
     """The tools of one server that a person can choose from.
 
     Attributes:
-        name: the name of the server, or words for the tools that are not of a server.
+        name: the name of the server, or a heading for tools that do not come from a server.
         tools: the tools that are shown.
-        count: the number of its tools that have the words of the search.
-        is_open: whether the page shows the tools before a person opens the group.
+        count: how many tools of the group match the search.
+        is_open: whether the group is open when the page is loaded.
     """
 
     name: str
@@ -183,10 +181,10 @@ class ToolChoices:
     """The tools that a person can choose from, by server.
 
     Attributes:
-        words: the words that a person searches for, or "".
+        words: the words of the search, or "".
         groups: the groups of tools.
         total: the number of all tools.
-        found: the number of tools that have the words.
+        found: the number of tools that match the words.
         left_out: the number of these tools that the page does not show.
     """
 
@@ -200,8 +198,8 @@ class ToolChoices:
     def of(
         cls, tools: list[tuple[Tool, str]], titles: ToolTitles, words: str, chosen: str = ""
     ) -> ToolChoices:
-        """Return the choices among tools, each with the path of its page. `chosen` is the path of
-        the tool that is chosen, or "".
+        """Return the choices from `tools`, each given with the path of its page. `chosen` is the
+        path of the chosen tool, or "".
         """
         by_group: dict[str, list[ToolChoice]] = {}
         for tool, page in tools:
@@ -242,19 +240,19 @@ _MOST_CHOICES: Final = 120
 
 
 def group_of(tool: Tool) -> str:
-    """Return the heading of the group in which a tool can be chosen."""
+    """Return the heading under which a tool is listed."""
     if tool.module is None:
         return _BUILT_IN if is_built_in(tool) else _OF_FILES
     return _MADE_HERE if tool.module.startswith(IDEA) else tool.module
 
 
 def place_of_group(name: str) -> tuple[int, str]:
-    """Return the place of a group among others: what people made themselves comes first."""
+    """Return the sort key of a group. Tools that people made come first."""
     return _ORDER.get(name, 2), name
 
 
 class Playground:
-    """The page where plans, programs and contexts are written."""
+    """The page for writing plans, programs and contexts."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -268,7 +266,7 @@ class Playground:
         ]
 
     async def show(self, request: Request) -> Response:
-        """Show the form of one tool or, with `kind`, the editor. A POST checks what was written in
+        """Show the form of one tool or, with `kind`, the editor. A POST request checks the text in
         the editor and, with `action=run`, runs it.
         """
         form = form_of(request)
@@ -328,8 +326,8 @@ class Playground:
         )
 
     async def _one_tool(self, request: Request) -> Response:
-        """Show the tools to choose from and, if one is chosen, its form. With `run`, also show the
-        result of a call to the tool.
+        """Show the tools to choose from and the form of the chosen tool. With `run`, also show the
+        result of a call of the tool.
         """
         query = request.query_params
         visitor = visitor_of(request)
@@ -354,7 +352,7 @@ class Playground:
         )
 
     def _form_of(self, tool: Tool, page: str, values: JSONObject, visitor: Visitor) -> ToolForm:
-        """Return the form of a tool, given the path of its page and the values that it contains."""
+        """Return the form of a tool, given the path of its page and the initial values."""
         # All tools of a server have one address for calls. A published tool has its own.
         action = f"{page.rsplit('/tools/', 1)[0]}/call"
         if tool.module is not None and tool.module.startswith(IDEA):
@@ -369,10 +367,10 @@ class Playground:
         return ToolForm(title, tool.name, page, action, tool.description, filled)
 
     def _examples(self, kind: str, caller: str) -> list[Example]:
-        """Return the examples of a kind of text.
+        """Return the examples for the given kind of text.
 
-        If a connected server has a tool that can be called without parameters and without asking a
-        person, one of the plans calls that tool.
+        If a connected server has a tool that can be called without parameters and without approval,
+        one of the plans calls that tool.
         """
         examples = [*_EXAMPLES[kind]]
         tool = self._askable(caller) if kind == "plan" else None
@@ -382,8 +380,8 @@ class Playground:
         return examples
 
     def _askable(self, caller: str) -> Tool | None:
-        """Return a server's tool that only reads, needs no parameters, and runs without asking a
-        person, or None if no server has such a tool.
+        """Return a server's tool that is read-only, needs no parameters, and runs without approval,
+        or None if there is no such tool.
         """
         offer = self._bridge.offer.to(caller)
         decide = policy_named(self._bridge.configuration.approval_setting)
@@ -396,8 +394,8 @@ class Playground:
         return None
 
     async def _run(self, form: FormFields, kind: str, text: str, caller: str) -> Run:
-        """Start a plan or a program, or the agent loop on a context. For a context, the title in
-        the form is the task.
+        """Start a plan or program, or run the agent loop on a context. For a context, the form's
+        title is the task.
         """
         title = form.get("title").strip()
         if kind == "context":
@@ -413,7 +411,7 @@ class Playground:
         return await self._bridge.run_plan(_read(form, kind, text), caller=caller, title=title)
 
     async def tools(self, request: Request) -> Response:
-        """Return the tools with their parameters, for completion in the editor."""
+        """Return the tools with their parameters, for the editor's completion."""
         tools = self._tools(visitor_of(request).caller)
         names = ProgramNames(tools)
         in_order = sorted(tools, key=lambda tool: (place_of_group(group_of(tool)), tool.name))
@@ -422,7 +420,7 @@ class Playground:
         )
 
     def _tools(self, caller: str) -> Sequence[Tool]:
-        """Return the tools that a caller can call, with those made here."""
+        """Return the tools that a caller can call, including those made here."""
         return TaskTools(self._bridge.offer, ("*", f"{IDEA}*"), caller=caller).present().tools
 
 
@@ -449,7 +447,7 @@ def _completion(tool: Tool, names: ProgramNames, page: str) -> JSONObject:
 
 
 def _read(form: FormFields, kind: str, text: str) -> JSONObject:
-    """Read the plan in a form, and the input next to the plan."""
+    """Read the plan and the additional input from a form."""
     plan: JSON = {"program": text}
     if kind != "program":
         plan = decode(text, what="the plan")
@@ -463,7 +461,7 @@ def _read(form: FormFields, kind: str, text: str) -> JSONObject:
 
 
 def _input(form: FormFields) -> JSONObject | None:
-    """Read the input next to the text. Return None if the field is empty."""
+    """Read the additional input from a form. Return None if the field is empty."""
     written = form.get("input").strip()
     if not written:
         return None
@@ -475,7 +473,7 @@ def _input(form: FormFields) -> JSONObject | None:
 
 
 def _read_context(text: str) -> list[Message]:
-    """Read the messages of a context in a form, and the names of their instances."""
+    """Read the messages of a context from a form, with the names of their instances."""
     messages, _ = read_context_document(read_written(text, what="the context"), "the context")
     read = read_context(with_instances(messages))
     initial_documents(read)

@@ -1,7 +1,7 @@
-"""Proposed names: the name and the description that a page proposes for the tool of a run.
+"""Proposed names: the name and description that a page proposes for the tool made from a run.
 
-The title of a run is about this run, so it may name a person or a number that other calls of the
-tool do not have. What is proposed contains only words that suit every call.
+A run's title may contain a name or a number that only applies to this run. The proposals contain
+only words that suit every call of the tool.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _SHORTEST_PARAMETER: Final = 3
 
 
 def general_title(title: str, values: Collection[str]) -> str:
-    """Return the words of a run's title that suit every call of its tool, or "" if too few are
-    left, or if what is left may still be about this run.
+    """Return the words of a run's title that suit every call of its tool, or "" if too few are left
+    or if they may still be specific to this run.
 
     Args:
         title: the title.
@@ -49,16 +49,16 @@ def general_title(title: str, values: Collection[str]) -> str:
 
 
 def _is_value(word: str) -> bool:
-    """Return whether a word inside a title seems to be a name or a number."""
+    """Return whether a word in a title looks like a name or a number."""
     has_digit = any(map(str.isdigit, word))
     letters = word.strip(_SIGNS)
     return has_digit or (letters[:1].isupper() and not letters.isupper())
 
 
 def name_of_calls(plan: JSONObject, parameters: Sequence[str]) -> str:
-    """Return a name for a plan, such as `list_orders_by_customer`: after the tool whose result it
-    returns or, if it returns none as it is, after the tools that it calls. Return "" for a plan
-    without calls.
+    """Return a name for a plan, such as `list_orders_by_customer`. The name comes from the tool
+    whose result the plan returns unchanged or, if there is none, from the tools that the plan
+    calls. Return "" if the plan has no calls.
     """
     calls = objects_in(list_or_empty(plan.get("calls")))
     tools = [tool_of(call) for call in calls]
@@ -78,7 +78,7 @@ def name_of_calls(plan: JSONObject, parameters: Sequence[str]) -> str:
 
 
 def _returned_tool(calls: Sequence[JSONObject], output: JSON) -> str:
-    """Return the tool whose result, or a part of it, is the output, or ""."""
+    """Return the tool whose result, or part of it, is the output, or "" if there is none."""
     if not isinstance(output, str):
         return ""
 

@@ -1,4 +1,4 @@
-"""Readable names: writes the names of tools, which are for programs, in words for people.
+"""Readable names: turns the names of tools, which are meant for programs, into words for people.
 
 A page shows the words first, and the name itself less prominently beside or below them.
 """
@@ -33,8 +33,8 @@ _UNTITLED: Final = {"plan": "Untitled plan", "solve": "Untitled task", "session"
 
 
 def in_words(name: str) -> str:
-    """Return the words of a name for the middle of a sentence: `find_customer` becomes `find
-    customer`, and `getURLs` becomes `get URLs`. A text that is not a name is returned unchanged.
+    """Return a name as words for the middle of a sentence: `find_customer` becomes `find customer`,
+    and `getURLs` becomes `get URLs`. Text that is not a name is returned unchanged.
     """
     if _NAME.fullmatch(name) is None:
         return name
@@ -46,8 +46,8 @@ def in_words(name: str) -> str:
 
 
 def readable(name: str) -> str:
-    """Return the words of a name, such as `Find customer` for `find_customer`. A text that is not a
-    name is returned unchanged.
+    """Return a name as words, such as `Find customer` for `find_customer`. Text that is not a name
+    is returned unchanged.
     """
     if _NAME.fullmatch(name) is None:
         return name
@@ -55,7 +55,7 @@ def readable(name: str) -> str:
 
 
 def has_words(tool: Tool, words: str) -> bool:
-    """Return whether the title, name, server or description of a tool contains a text."""
+    """Return whether the title, name, server or description of a tool contains `words`."""
     title = tool.annotations.title or ""
     name = f"{tool.name} {readable(tool.name)}"
     described = f"{title} {name} {tool.module or ''} {tool.description}"
@@ -63,14 +63,13 @@ def has_words(tool: Tool, words: str) -> bool:
 
 
 def title_names_tools(title: str) -> bool:
-    """Return whether a title consists of the names of tools only; see `title_of_tools`."""
+    """Return whether a title consists only of tool names; see `title_of_tools`."""
     return title.isidentifier() or _TOOLS.fullmatch(title) is not None
 
 
 def run_name(record: RunRecord, words: Callable[[str], str] = in_words) -> str:
-    """Return the name of a run for people: its title or, if the title only names tools, the words
-    for their names. A name with many tools is cut after the first few. A run without a title has a
-    description instead.
+    """Return the name of a run for people: its title or, if the title only lists tools, their names
+    in words, cut after the first few. A run without a title has a description instead.
     """
     if not record.title:
         return _UNTITLED.get(record.kind, "Untitled run")
@@ -93,20 +92,20 @@ def title_in_words(title: str, words: Callable[[str], str] = in_words) -> str:
 
 
 def is_spelling_of(name: str, title: str) -> bool:
-    """Return whether the name of a tool, or the title of a run that names tools, has just the words
-    of a title for people, so that it says nothing beside it.
+    """Return whether a tool's name, or a run's title that lists tools, has the same words as the
+    given title, so that it would add nothing to the title.
     """
     return title.casefold() in (readable(name).casefold(), title_in_words(name).casefold())
 
 
 def code_name_of(title: str) -> str:
-    """Return the title of a run if it only names tools, or "" if it is in words already."""
+    """Return the title of a run if it only lists tools, or "" if it is already in words."""
     return title if title_names_tools(title) else ""
 
 
 def _capitalized(text: str) -> str:
-    """Return a text with a capital letter at the beginning, unless its first word is written with
-    capital letters of its own, such as `iOS`.
+    """Return a text with its first letter capitalized, unless its first word has capitals of its
+    own, such as `iOS`.
     """
     first = text.partition(" ")[0]
     return f"{text[:1].upper()}{text[1:]}" if first.islower() else text

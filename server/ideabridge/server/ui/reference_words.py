@@ -1,6 +1,4 @@
-"""References in words: the text that a person reads in place of a reference such as
-`†state.orders`.
-"""
+"""References in words: what a person reads in place of a reference such as `†state.orders`."""
 
 from __future__ import annotations
 
@@ -35,12 +33,12 @@ _HOW: Final = {"_each": "for each item of", "_after": "after"}
 
 @dataclass(frozen=True, slots=True)
 class ShownParameter:
-    """A parameter of a call in the form that people see.
+    """A parameter of a call as people see it.
 
     Attributes:
         name: the name of the parameter.
-        value: the value of the parameter on one line. A reference is in words.
-        reference: the reference as it is written, or "" if the value is not a reference.
+        value: the value of the parameter on one line, with a reference in words.
+        reference: the reference as written, or "" if the value is not a reference.
     """
 
     name: str
@@ -51,10 +49,10 @@ class ShownParameter:
 class ReferenceWords:
     """Describes the references of a plan in words.
 
-    A call is known once it is added; until then, references to its result contain only its number.
+    References to the result of a call contain only its number until the call is added.
 
     Args:
-        is_form: whether the reader of the words is asked for the input, as on the page of a tool.
+        is_form: whether the reader enters the input, as on the page of a tool.
     """
 
     def __init__(self, *, is_form: bool = False) -> None:
@@ -65,8 +63,8 @@ class ReferenceWords:
         self._names: dict[int, str] = {}
 
     def add(self, number: int, call: JSONObject, name: str = "") -> None:
-        """Record the tool of the call with this number, and the places to which it writes. If the
-        page gives the call a name, the words contain the name in place of the number.
+        """Record the tool of a call and where the call writes its result. If `name` is given,
+        descriptions contain it in place of the call's number.
         """
         self._tools[number] = tool_of(call)
         self._names[number] = name
@@ -84,7 +82,7 @@ class ReferenceWords:
             self._written.add(path, number)
 
     def parameters(self, call: JSONObject) -> tuple[ShownParameter, ...]:
-        """Return the parameters of a call as it is written, and the meta-properties that say how it
+        """Return the parameters of a call as written, and the meta-properties that say how it
         runs.
         """
         return tuple(
@@ -101,8 +99,8 @@ class ReferenceWords:
         return in_one_line(map_references(value, lambda text: f"‹{self.of(text) or text}›"), 120)
 
     def of(self, text: str) -> str:
-        """Return a description of the value that a reference stands for, such as `id of item 0 of
-        the result of call 0 (list_orders)`. Return "" if the text is not a reference.
+        """Return a description of what a reference stands for, such as `id of item 0 of the result
+        of call 0 (list_orders)`, or "" if `text` is not a reference.
         """
         if not is_reference(text):
             return ""

@@ -1,4 +1,4 @@
-"""Rendering: fills the page's templates, in this process or in a worker."""
+"""Rendering: renders the page's templates, in this process or in a worker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def render(template: str, **values: Any) -> str:
 
 
 def load(template: str) -> Template:
-    """Return a template. Its first use in a process compiles it, which takes up to 0.1 s."""
+    """Return a template. The first use in a process compiles the template, which takes up to 0.1
+    s.
+    """
     return _environment().get_template(template)
 
 
@@ -51,10 +53,9 @@ def _environment() -> Environment:
 
 
 def _readable(value: object) -> object:
-    """Make hidden characters visible in what a template outputs.
+    """Make hidden characters visible in the output of templates.
 
-    Parts of pages are not changed, because the templates that produced them have already made
-    hidden characters visible.
+    Rendered parts of pages are left unchanged, because their templates have already done so.
     """
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value)

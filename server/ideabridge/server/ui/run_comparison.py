@@ -1,7 +1,7 @@
 """Run comparison: shows a run beside an earlier one.
 
-Calls are aligned by their tools, in the order in which they are listed; differences are shown line
-by line.
+Calls are aligned by tool, in the order in which they are listed. Differences are shown line by
+line.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Difference: TypeAlias = Literal["same", "changed", "other run only", "this run o
 
 @dataclass(frozen=True, slots=True)
 class ComparedField:
-    """A value without members inside another value: the path to it, and the value on one line."""
+    """A value without members within another value: its path, and the value on one line."""
 
     path: str
     text: str
@@ -73,7 +73,7 @@ class ComparedField:
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Words of a value. `is_changed`: whether the other value lacks them."""
+    """Part of a value's text. `is_changed` says whether the other value lacks it."""
 
     text: str
     is_changed: bool = False
@@ -84,8 +84,8 @@ class FieldChange:
     """A field that differs between two values.
 
     Attributes:
-        before, now: the field in the earlier and in the later value, on one line; "" if the value
-            lacks the field.
+        before, now: the field in the earlier and in the later value, on one line, or "" if the
+            value lacks the field.
     """
 
     path: str
@@ -94,19 +94,19 @@ class FieldChange:
 
     @property
     def parts_before(self) -> list[TextPart]:
-        """The earlier value, divided where its words differ from those of the later one."""
+        """The earlier value, divided where its words differ from the later one."""
         return _parts_of(self.before, self.now)
 
     @property
     def parts_now(self) -> list[TextPart]:
-        """The later value, divided where its words differ from those of the earlier one."""
+        """The later value, divided where its words differ from the earlier one."""
         return _parts_of(self.now, self.before)
 
 
 def _parts_of(text: str, other: str) -> list[TextPart]:
-    """Return the parts of a text that its comparison with another text consists of.
+    """Return the parts of a text, divided where it differs from another text.
 
-    If the texts have few words in common, everything has changed, and no part is marked.
+    If the texts have few words in common, the whole text has changed, and no part is marked.
     """
     words: list[str] = _WORDS.findall(text)
     matcher = difflib.SequenceMatcher(None, words, _WORDS.findall(other), autojunk=False)
@@ -122,14 +122,13 @@ def _parts_of(text: str, other: str) -> list[TextPart]:
 
 @dataclass(frozen=True, slots=True)
 class ComparedCall:
-    """The parts of a call that a comparison needs.
+    """What a comparison needs of a call.
 
     Attributes:
-        title, place: the title of the tool, and the place of the call; see `CallName`.
-        sent, result: the beginning of its parameters, and the beginning of its result or error, as
-            indented JSON.
-        sent_digest, result_digest: the hashes of the whole values.
-        sent_fields, fields: the first fields in its parameters, and in its result.
+        title, place: the title and the place of the call; see `CallName`.
+        sent, result: the beginnings of its parameters and of its result or error, as indented JSON.
+        sent_digest, result_digest: the hashes of the complete values.
+        sent_fields, fields: the first fields of its parameters and of its result.
     """
 
     number: int = 0
@@ -148,14 +147,14 @@ class ComparedCall:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """The parts of a run that a comparison needs.
+    """What a comparison needs of a run.
 
     Attributes:
         calls: the first calls of the run.
-        omitted: the number of further calls in the run.
+        omitted: how many further calls the run has.
         output: the beginning of its output as indented JSON, or "".
-        output_digest: the hash of the whole output.
-        fields: the first fields in its output.
+        output_digest: the hash of the complete output.
+        fields: the first fields of its output.
     """
 
     calls: tuple[ComparedCall, ...] = ()
@@ -176,12 +175,12 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True)
 class ComparedPair:
-    """A call of the earlier run beside a call of this run. Either of the two calls can be missing.
+    """A call of the earlier run beside a call of this run. Either call can be missing.
 
     Attributes:
         sent, result: the lines that differ, as a unified diff without its header.
-        sent_changes, changes: the fields in which the parameters differ, and those in which the
-            results differ, if they are few.
+        sent_changes, changes: the fields in which the parameters and the results differ, if they
+            are few.
     """
 
     before: ComparedCall | None
@@ -198,13 +197,13 @@ class Comparison:
     """A run beside an earlier run.
 
     Attributes:
-        pairs: the pairs of calls that are compared.
+        pairs: the compared pairs of calls.
         output: the lines in which the outputs differ.
         is_output_same: whether the outputs are the same.
-        omitted: the number of calls, in both runs, that are not compared.
-        unexplained: the number of pairs whose differing lines are not shown.
+        omitted: how many calls of both runs are not compared.
+        unexplained: how many pairs have differing lines that are not shown.
         fields: the fields in which the outputs differ, if they are few.
-        outputs: the outputs of the earlier run and of this run as tables or trees, if they differ
+        outputs: the outputs of both runs, the earlier one first, as tables or trees, if they differ
             in more than a few fields and are short enough.
     """
 
@@ -223,7 +222,7 @@ class Comparison:
 
 
 def compared_run(record: RunRecord, read: KeptJournal, titles: ToolTitles) -> ComparedRun:
-    """Return the parts that a comparison needs from a run whose journal is folded."""
+    """Return what a comparison needs of a run whose journal is folded."""
     history = read.history
     if history is None:
         raise LimitExceededError(f"run {record.id} is too large to be compared")
@@ -267,7 +266,7 @@ def compared_run(record: RunRecord, read: KeptJournal, titles: ToolTitles) -> Co
 
 
 def compared_in_worker(store: Store, run_id: str, titles: JSON) -> JSONObject:
-    """Return the `compared_run` of a run as JSON, in a worker process."""
+    """Return the `compared_run` of a run as JSON. This function runs in a worker process."""
     record = store.runs.find(run_id, caller=SEES_ALL)
     read = read_until(store, run_id, _WHOLE, _MOST_BYTES)
     return compared_run(record, read, ToolTitles.from_json(titles)).to_json()
@@ -278,7 +277,7 @@ def _beginning(value: JSON) -> str:
 
 
 def _fields_of(value: JSON) -> tuple[ComparedField, ...]:
-    """Return the first fields in a value. A part that is nested too deeply counts as one field."""
+    """Return the first fields of a value. A part that is nested too deeply counts as one field."""
     fields: list[ComparedField] = []
     waiting: list[tuple[tuple[str, ...], JSON]] = [((), Beginning(value, _TEXT).value)]
     while waiting and len(fields) < _MOST_FIELDS:
@@ -310,7 +309,7 @@ def _changes(
     before: tuple[ComparedField, ...], now: tuple[ComparedField, ...]
 ) -> tuple[FieldChange, ...]:
     """Return the fields that differ. Return no fields if many differ, or if the two values have no
-    field in common, because then no field has changed its value.
+    field in common.
     """
     old = {field.path: field.text for field in before}
     new = {field.path: field.text for field in now}
@@ -357,8 +356,8 @@ def comparison_of(before: ComparedRun, now: ComparedRun) -> Comparison:
 
 
 def _shown_outputs(*texts: str) -> tuple[ShownOutput, ...]:
-    """Return outputs, as JSON, in readable form, or nothing if one of them is neither a table nor a
-    tree, or was cut off.
+    """Return the outputs, given as JSON, in readable form. Return nothing if one of them is neither
+    a table nor a tree, or was cut off.
     """
     if not all(0 < len(text) < _TEXT for text in texts):
         return ()
@@ -374,9 +373,7 @@ def _shown_outputs(*texts: str) -> tuple[ShownOutput, ...]:
 
 
 def _that_fit(pairs: list[ComparedPair]) -> list[ComparedPair]:
-    """Return the pairs. Pairs that do not fit on a page are returned without their differing
-    lines.
-    """
+    """Return the pairs, without the differing lines of pairs that do not fit on a page."""
     shown: list[ComparedPair] = []
     room = _MOST_CHARACTERS
     for pair in pairs:
@@ -406,8 +403,8 @@ def _pair(before: ComparedCall, now: ComparedCall) -> ComparedPair:
 
 
 def _differing_lines(before: str, now: str) -> tuple[str, ...]:
-    """Return the `differing_lines` of two texts, or a line that says that the texts differ only
-    beyond the parts that are compared.
+    """Return the `differing_lines` of two texts, or a line saying that they differ only beyond the
+    compared parts.
     """
     lines = differing_lines(before.splitlines(), now.splitlines(), _MOST_LINES)
     if not lines:

@@ -1,8 +1,9 @@
-"""Run pages: makes the contents of the pages about a run from the run's journal.
+"""Run pages: creates the contents of the pages about a run from its journal.
 
-The pages of small runs are made in the server. The pages of larger runs are made entirely in a
-worker process, from the journal to the final text. A worker can be stopped and has limited memory;
-see `ideabridge.bridge.reading`. To start quickly in a worker, this module imports nothing slow.
+Pages of small runs are created in the server process. Pages of larger runs are created entirely in
+a worker process, from the journal to the final text. A worker can be stopped and has limited
+memory; see `ideabridge.bridge.reading`. This module imports nothing slow, so that it starts quickly
+in a worker.
 """
 
 from __future__ import annotations
@@ -100,18 +101,18 @@ _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Calls of a run to the same tool that failed with the same message.
+    """Calls of the same tool in a run that failed with the same message.
 
     Attributes:
-        title: the title of the tool of these calls, or "" for an error in the output.
+        title: the tool's title, or "" for an error in the output.
         places: the numbers of the calls.
         message: the error message.
         values: the parameters of the first of these calls, on one line, or "" if that call has no
             parameters.
-        is_failure: whether something went wrong, and the calls were not just denied, or not run
-            because other calls have no result.
-        passes: whether the same calls can succeed later, because their server was not reached or
-            did not answer.
+        is_failure: whether something went wrong. False if the calls were only denied, or did not
+            run because other calls have no result.
+        passes: whether the same calls may succeed later, because their server could not be reached
+            or did not answer.
         name: the name of the first of these calls on the page, or "" for an error in the output.
     """
 
@@ -126,16 +127,16 @@ class FailureGroup:
 
 @dataclass(slots=True)
 class About:
-    """A visitor's selection of what the page of a run shows.
+    """What the page of a run shows, and for whom.
 
     Attributes:
-        status, reason: the current status of the run, and the reason for it.
+        status, reason: the current status of the run and the reason for it.
         calls: the first row of the timeline to show.
-        events: the first event of the journal to show, or None for the last page of events.
-        only_status, only_tool: the status and the tool of the rows to show; empty to show all.
+        events: the first journal event to show, or None for the last page of events.
+        only_status, only_tool: the status and the tool of the rows to show, or "" to show all rows.
         draws_all: whether the graph is drawn even if there are many calls.
         is_own: whether the run belongs to the visitor.
-        ui: the path that the addresses of all pages begin with.
+        ui: the path with which the URLs of all pages begin.
         tool: the published tool that was called with this run, or "".
         at: the event after which the run is shown.
         last: the last event of the run.
@@ -162,7 +163,7 @@ class About:
 def run_values(
     store: Store, record: RunRecord, read: KeptJournal, about: About, titles: ToolTitles
 ) -> dict[str, Any]:
-    """Return the values for the page about a run whose journal was read up to `about.at`."""
+    """Return the values for a run's page from its journal, read up to `about.at`."""
     trace = read.trace
     history = read.history
     href = f"{about.ui}/runs/{record.id}/calls/"
@@ -266,7 +267,7 @@ def _folded_values(
     record: RunRecord,
     names: list[CallName],
 ) -> dict[str, Any]:
-    """Return only the values for the page about a run that come from the folded journal."""
+    """Return the values for a run's page that need the folded journal."""
     machine = history.machine
     # A room cannot be forked on its own, but only with the run whose call it answers.
     is_at_end = about.at == about.last and about.status in ENDED and record.parent is None
@@ -312,7 +313,7 @@ def _folded_values(
 
 
 def _waits_for(trace: Trace, names: list[CallName]) -> str:
-    """Return the subject of the decision that a run waits for, in a few words."""
+    """Return what the decision that a run waits for is about, in a few words."""
     waiting = [names[bar.number].title for bar in trace.bars if bar.status == "asking"]
     if not waiting:
         return "A plan" if trace.plan_asked is not None else "A call"
@@ -320,17 +321,15 @@ def _waits_for(trace: Trace, names: list[CallName]) -> str:
 
 
 def _waits_since(trace: Trace) -> float | None:
-    """Return the time when the oldest open question of a run was asked, or None if another run asks
-    it.
-    """
+    """Return when the oldest open question of a run was asked, or None if another run asks it."""
     asked = [bar.asked for bar in trace.bars if bar.status == "asking" and bar.asked is not None]
     return min(asked, default=trace.plan_asked)
 
 
 def _request_of(record: RunRecord, trace: Trace, run_input: JSONObject) -> list[tuple[str, str]]:
-    """Return the names and values that a run itself was given: the members of its input or, for a
-    plan that consists of one call, the parameters of this call. References are left out, because
-    they are not values yet.
+    """Return the names and values that a run received: the members of its input or, if its plan is
+    a single call, the parameters of this call. References are left out, because they are not values
+    yet.
     """
     parameters = list(run_input.items())
     is_one_call = record.kind == "plan" and not trace.program and len(trace.bars) == 1
@@ -346,8 +345,8 @@ def _request_of(record: RunRecord, trace: Trace, run_input: JSONObject) -> list[
 
 
 def _task_of(store: Store, record: RunRecord, run_input: JSONObject) -> str:
-    """Return the words in which somebody asked for a run, on one line, or "" if the title says the
-    same, or if the request consists of values.
+    """Return the words with which someone asked for a run, on one line, or "" if the title says the
+    same or the request consists of values.
     """
     if record.kind != "solve" or run_input:
         return ""
@@ -356,9 +355,9 @@ def _task_of(store: Store, record: RunRecord, run_input: JSONObject) -> str:
 
 
 def _plan_of(record: RunRecord, trace: Trace) -> JSONObject | None:
-    """Return the plan that a run carried out, for a person who changes it. Return None if the run
-    has no plan, if the plan is a program, which is hard to read as JSON, or if its calls name each
-    other by ids, which nobody has written.
+    """Return the plan of a run for a person to edit. Return None if there is no plan, if the plan
+    is a program, which is hard to read as JSON, or if its calls refer to each other by ids, which
+    nobody has written.
     """
     calls: list[JSON] = [bar.call for bar in trace.bars]
     if record.kind != "plan" or trace.program or any("_id" in bar.call for bar in trace.bars):
@@ -374,7 +373,9 @@ def _parameters_in(call: JSONObject) -> list[tuple[str, JSON]]:
 def _failures(
     errors: list[JSONObject], history: RunHistory, names: list[CallName]
 ) -> list[FailureGroup]:
-    """Return errors grouped by tool and message, in the order in which each group first occurs."""
+    """Return the errors grouped by tool and message, in the order in which the groups first
+    occur.
+    """
     all_denied = caused_by_denials(errors) == len(errors)
     groups: dict[tuple[str, str], FailureGroup] = {}
     for error in errors:
@@ -401,7 +402,7 @@ def _failures(
 
 
 def _values_of_call(place: JSON, history: RunHistory) -> str:
-    """Return, on one line, the parameters that a call ran with, or "" if it never ran."""
+    """Return the parameters that a call ran with, on one line, or "" if it never ran."""
     calls = history.machine.history
     if not isinstance(place, int) or place >= len(calls):
         return ""
@@ -412,8 +413,8 @@ def _values_of_call(place: JSON, history: RunHistory) -> str:
 
 
 def _retry_point(history: RunHistory) -> int | None:
-    """Return the number of the event after which a fork repeats the first call that ran and failed,
-    including the question whether the call can run. Return None if no call ran and failed.
+    """Return the number of the event after which a fork would repeat the first failed call,
+    including the question whether it may run. Return None if no call ran and failed.
     """
     places = [error.get("place") for error in history.machine.errors]
     failed = {place for place in places if isinstance(place, int)}
@@ -432,7 +433,7 @@ def _retry_point(history: RunHistory) -> int | None:
 def call_values(
     store: Store, record: RunRecord, read: KeptJournal, number: int, ui: str, titles: ToolTitles
 ) -> dict[str, Any]:
-    """Return the values for the page about a call. The addresses of all pages begin with `ui`.
+    """Return the values for the page about a call. The URLs of all pages begin with `ui`.
 
     Raises:
         UnknownRunError: the run has no such call.
@@ -491,7 +492,7 @@ def call_values(
 
 
 def result_file(record: RunRecord, read: KeptJournal, number: int) -> list[JSON]:
-    """Return the result of a call as a file: its suffix, `txt` or `json`, and its text.
+    """Return the result of a call as a file: the suffix (`txt` or `json`) and the text.
 
     Raises:
         UnknownRunError: the run has no such call.
@@ -503,7 +504,7 @@ def result_file(record: RunRecord, read: KeptJournal, number: int) -> list[JSON]
 
 
 def output_file(record: RunRecord, read: KeptJournal) -> list[JSON]:
-    """Return the output of a run as a file: its suffix, `txt` or `json`, and its text.
+    """Return the output of a run as a file: the suffix (`txt` or `json`) and the text.
 
     Raises:
         UnknownRunError: the run has no output.
@@ -517,7 +518,7 @@ def output_file(record: RunRecord, read: KeptJournal) -> list[JSON]:
 
 
 def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> list[JSON]:
-    """Return an image from the result of a call: its MIME type, and its data in base64.
+    """Return an image from the result of a call: its MIME type and its data in Base64.
 
     Raises:
         UnknownRunError: the run has no such call or image.
@@ -530,7 +531,7 @@ def image_of(record: RunRecord, read: KeptJournal, number: int, place: int) -> l
 
 
 def output_image_of(record: RunRecord, read: KeptJournal, place: int) -> list[JSON]:
-    """Return an image from the output of a run: its MIME type, and its data in base64.
+    """Return an image from the output of a run: its MIME type and its data in Base64.
 
     Raises:
         UnknownRunError: the output has no such image.
@@ -560,7 +561,7 @@ def picture_of(record: RunRecord, read: KeptJournal, titles: ToolTitles) -> str:
 
 
 def _folded(record: RunRecord, read: KeptJournal) -> RunHistory:
-    """Return the folded journal of a run whose output is shown."""
+    """Return the folded journal of a run whose output is to be shown."""
     if read.history is None:
         raise LimitExceededError(f"run {record.id} is too large for its output to be shown")
     return read.history
@@ -569,7 +570,9 @@ def _folded(record: RunRecord, read: KeptJournal) -> RunHistory:
 def _call_in(
     record: RunRecord, read: KeptJournal, number: int
 ) -> tuple[RunHistory, Progress, CallBar]:
-    """Return the folded journal of a run, and one call as the machine and as the trace know it."""
+    """Return the folded journal of a run, and one of its calls both from the machine and from the
+    trace.
+    """
     history = read.history
     bars = read.trace.bars
     if history is None:
@@ -587,8 +590,8 @@ def _call_in(
 def run_page(
     store: Store, run_id: str, members: dict[str, Any], frame: dict[str, Any], titles: JSON
 ) -> str:
-    """Return the page about a run. `members` contains the members of `About`; `frame` and `titles`
-    contain the values that all pages need.
+    """Return the page about a run. `members` contains the members of `About`, while `frame` and
+    `titles` contain what all pages need.
     """
     about = About(**members)
     record = store.runs.find(run_id, caller=SEES_ALL)
@@ -641,8 +644,8 @@ def _whole(store: Store, run_id: str) -> KeptJournal:
 
 
 def _answered(about: JSONObject) -> JSON:
-    """Return the value of a call, given its `call_json`. For a failed call, return the value that
-    its tool sent.
+    """Return the result of a call from its `call_json` or, if the call failed, the value that its
+    tool sent.
     """
     error = about.get("error")
     if isinstance(error, dict):
@@ -659,8 +662,8 @@ class Image:
 
     @property
     def is_small(self) -> bool:
-        """True if the image is so narrow that a page enlarges it. Only PNG states the width at a
-        fixed place.
+        """True if the image is so narrow that a page enlarges it. Only PNG files state their width
+        at a fixed position, so other images are never small.
         """
         return self.kind == "image/png" and int.from_bytes(self.data[16:20], "big") < _SMALL_IMAGE
 
@@ -670,10 +673,10 @@ class ShownImage:
     """An image on a page.
 
     Attributes:
-        address: the address of the image.
+        address: the URL of the image.
         is_small: whether the image is enlarged without blurring its pixels.
-        kind: the type of the image in words, such as `PNG`.
-        bytes: the size of its file.
+        kind: the image format, such as `PNG`.
+        bytes: the size of the image file.
     """
 
     address: str
@@ -683,8 +686,8 @@ class ShownImage:
 
 
 def shown_images(images: list[Image], address: str) -> list[ShownImage]:
-    """Return images for a page. The address of each image is `address`, followed by the image's
-    place.
+    """Return images for a page. The URL of each image is `address` followed by the image's
+    index.
     """
     shown: list[ShownImage] = []
     for place, image in enumerate(images):
@@ -719,8 +722,8 @@ def images_in(value: JSON) -> list[Image]:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of a program. `marks` contains (tool, number of calls, number of the first call) for
-    each tool called on the line.
+    """A line of a program. `marks` contains the tool, the number of calls, and the number of the
+    first call for each tool called on the line.
     """
 
     number: int
@@ -729,8 +732,8 @@ class SourceLine:
 
 
 def _marked(trace: Trace) -> list[SourceLine]:
-    """Return the lines of the last program, with marks. A call is marked on the lines where its
-    tool is called by name.
+    """Return the lines of the last program, with marks. A call is marked on the lines that call its
+    tool by name.
     """
     try:
         tree = parse_python(trace.program)

@@ -1,6 +1,4 @@
-"""Run rows: the data that a list shows about each run. They are read without the values in the
-run.
-"""
+"""Run rows: the data that a list shows about each run, read without the values in the run."""
 
 from __future__ import annotations
 
@@ -25,13 +23,12 @@ class RunRow:
 
     Attributes:
         seconds: the duration of the run, or None if the run has not ended.
-        asker: the program that asked for the run, the host that it was imported from, or None if
-            neither is known.
-        dots: the outcomes of the first calls of the run, or None if no call has begun.
-        distinction: the value that distinguishes the run from other runs with the same title, or
-            None.
-        calls: how many calls of the run ended and how many of them have no result, or None if the
-            run has too many events to count them.
+        asker: the program that asked for the run, or the host that the run was imported from, or
+            None if both are unknown.
+        dots: the outcomes of the run's first calls, or None if no call has begun.
+        distinction: the value that distinguishes the run from others with the same title, or None.
+        calls: how many of the run's calls ended and how many have no result, or None if the run has
+            too many events to count them.
     """
 
     record: RunRecord
@@ -46,11 +43,11 @@ class RunRow:
 
 
 class RunRows:
-    """Makes the rows for a list of runs.
+    """Creates the rows for a list of runs.
 
     Attributes:
-        distinctions: finds the values that distinguish runs with the same title, and keeps the
-            values that it has read in memory.
+        distinctions: finds the values that distinguish runs with the same title, and caches the
+            values that it has read.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -58,13 +55,13 @@ class RunRows:
         self.distinctions = Distinctions(bridge.store)
 
     def of(self, records: Sequence[RunRecord], others: Sequence[RunRecord] = ()) -> list[RunRow]:
-        """Return the rows of runs, in the same order. This method reads the store, so call it in a
-        thread.
+        """Return the rows for runs, in the same order. Call this method in a thread, because it
+        reads the store.
 
         Args:
             records: the runs.
-            others: runs that the visitor sees in another list. A run is distinguished from those
-                with the same title, too, so that it has the same name in both lists.
+            others: runs that the visitor sees in another list. A run is also distinguished from
+                these, so that it has the same name in both lists.
         """
         outlines = self._bridge.store.runs.outlines([record.id for record in records])
         seen = {record.id: record for record in (*records, *others)}
@@ -76,8 +73,8 @@ class RunRows:
         return rows
 
     def tool_of(self, record: RunRecord, visitor: Visitor) -> str:
-        """Return the published tool that was called with a run, or "" if the run has another title
-        or the visitor does not see the tool.
+        """Return the published tool that a run is a call of, or "" if the run's title names no tool
+        that the visitor can see.
         """
         title = record.title
         if not title.isidentifier():
@@ -114,12 +111,12 @@ def run_seconds(record: RunRecord) -> float | None:
 
 
 def _seconds(moment: str) -> float:
-    """Return the seconds since 1970 of a time in ISO 8601 format."""
+    """Convert an ISO 8601 time to seconds since 1970."""
     return datetime.fromisoformat(moment).timestamp()
 
 
 def _outcomes(marks: list[CallMark], not_run: int) -> CallOutcomes:
-    """Return how many calls of a run ended and how many of them have no result."""
+    """Return how many of a run's calls ended and how many have no result."""
     failures: dict[int, CallFailure | None] = {}
     for mark in marks:
         if mark.event == "call_finished" or mark.failure is not None:

@@ -1,4 +1,4 @@
-"""Run sentence: says in a sentence or two what the calls of a run did, from its journal alone."""
+"""Run sentence: says in a sentence or two what the calls of a run did, using only its journal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS: Final = {"asking": "waiting for a decision"}
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call, with its title, its status as pages show it, and its state, or None if the journal is
+    """A call with its title, its status on pages, and its state, which is None if the journal is
     not folded.
     """
 
@@ -47,16 +47,17 @@ def sentence_of(
     is_left: bool = False,
 ) -> str:
     """Return what the calls of a run did, such as `Called List orders and Find customer at the same
-    time, then Compute.`, or "" if there is nothing to say. Other parts of the page
-    say which calls wait for a decision.
+    time, then Compute.`, or "" if there is nothing to say. Other parts of the page say which calls
+    are waiting for a decision.
 
     Args:
         trace: the trace of the run.
-        calls: the calls of the machine of the folded journal, or nothing if it was not folded.
+        calls: the calls in the machine of the folded journal, or none if the journal was not
+            folded.
         names: the names of the calls.
         most: the largest number of calls that ran at the same time.
-        explained: the numbers of the calls whose errors the page shows, and thus who denied them.
-        is_left: whether no process executes the run, so that none of its calls is still running.
+        explained: the numbers of the calls whose errors the page shows, including who denied them.
+        is_left: whether no process drives the run, so that none of its calls is still running.
     """
     listed: list[_Call] = []
     for bar in trace.bars:
@@ -81,10 +82,10 @@ def sentence_of(
 
 @dataclass(frozen=True, slots=True)
 class RuledCalls:
-    """The calls of a run that a standing rule approved without a question.
+    """The calls of a run that a standing rule approved without asking.
 
     Attributes:
-        calls: the number of these calls.
+        calls: how many calls the rule approved.
         tools: the titles of their tools.
         rule: the rule.
     """
@@ -95,7 +96,7 @@ class RuledCalls:
 
 
 def ruled_calls(trace: Trace, names: Sequence[CallName]) -> list[RuledCalls]:
-    """Return the calls of a run that standing rules approved, for each person and day."""
+    """Return the calls of a run that standing rules approved, grouped by person and day."""
     rules: dict[tuple[str, str], RuleOfCall] = {}
     tools: dict[tuple[str, str], list[str]] = {}
     for bar in trace.bars:
@@ -131,8 +132,8 @@ def _in_numbers(listed: Sequence[_Call], most: int) -> str:
 
 
 def _called(began: Sequence[_Call]) -> str:
-    """Return which calls ran, in the order in which they began, and which of them ran at the same
-    time. Return "" if no call has begun.
+    """Return which calls ran, in the order in which they began, and which ran at the same time.
+    Return "" if no call has begun.
     """
     call_of = {call.bar.number: call for call in began}
     stages = [
@@ -146,8 +147,8 @@ def _called(began: Sequence[_Call]) -> str:
 
 
 def _without_result(listed: Sequence[_Call], explained: Collection[int]) -> list[str]:
-    """Return which calls have no result, and why, if that is known. The page names the deciders of
-    the explained calls itself.
+    """Return which calls have no result, and why if the reason is known. The page itself says who
+    denied the explained calls.
     """
     denied = [call for call in listed if call.status == "denied"]
     failed = [call for call in listed if call.status == "failed"]
@@ -186,7 +187,7 @@ def _running(listed: Sequence[_Call]) -> list[str]:
 
 
 def _deciders(denied: Sequence[_Call]) -> str:
-    """Return who denied the calls, or None if different people did or the journal does not say."""
+    """Return who denied the calls, or None if several people did or the journal does not say."""
     deciders = {_decider(call.bar) for call in denied}
     return f" by {deciders.pop()}" if len(deciders) == 1 and "" not in deciders else ""
 
@@ -200,8 +201,8 @@ def _were(calls: Sequence[_Call]) -> str:
 
 
 def _listed(calls: Iterable[_Call]) -> str:
-    """Return the names of calls as words of a sentence. A name that several calls have is followed
-    by their number.
+    """Return the names of calls as a phrase. If several calls have the same name, it is followed by
+    their number.
     """
     numbers = Counter(call.name for call in calls)
     return _joined(
@@ -218,7 +219,7 @@ def _subject(calls: Iterable[_Call]) -> str:
 
 
 def _joined(names: Sequence[str]) -> str:
-    """Return names as a list in words, such as `a, b and c`."""
+    """Return the names joined into a phrase, such as `a, b and c`."""
     if len(names) == 1:
         return names[0]
     return f"{', '.join(names[:-1])} and {names[-1]}"

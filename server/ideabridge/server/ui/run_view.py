@@ -1,4 +1,4 @@
-"""Run view: builds the answer from `view_run` from a run's journal, in the server or in a worker
+"""Run view: builds the result of `view_run` from a run's journal, in the server or in a worker
 process.
 """
 
@@ -36,8 +36,8 @@ def run_view_of(read: KeptJournal) -> JSONObject:
 
 
 def run_view(store: Store, run_id: str, last: int) -> JSONObject:
-    """Run in a worker process: return the result of `run_view_of` for a run up to one of its
-    events.
+    """Return the result of `run_view_of` for a run up to the event `last`. This function runs in a
+    worker process.
     """
     return run_view_of(read_until(store, run_id, last))
 

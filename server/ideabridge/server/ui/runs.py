@@ -1,4 +1,4 @@
-"""Runs: pages that show the list of runs, one run with its timeline, and one call."""
+"""Runs: the pages that show the list of runs, one run with its timeline, and one call."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ _TIMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ActiveFilter:
-    """A condition that the list of runs shows as a link, which removes it.
+    """A filter of the list of runs, shown as a link that removes it.
 
     Attributes:
-        label, value: what the condition is about, and what it asks for.
-        query: the query for the list without this condition.
+        label, value: what the filter is about, and the value that it requires.
+        query: the query for the list without this filter.
     """
 
     label: str
@@ -125,12 +125,12 @@ class QuickLink:
 
     Attributes:
         label: the text of the link.
-        query: the query for the list that the link leads to, or "" for all runs.
-        count: the number of runs in this list.
-        is_least: whether there might be more runs than `count`, because only the newest runs were
+        query: the query for the linked list, or "" for all runs.
+        count: the number of runs in the linked list.
+        is_least: whether there may be more runs than `count`, because only the newest runs were
             counted.
         is_current: whether the page shows this list.
-        nothing: the text of the list if it is empty, or "" if the text depends only on whether
+        nothing: the text to show if the list is empty, or "" if this text depends only on whether
             anything has run.
     """
 
@@ -144,11 +144,11 @@ class QuickLink:
 
 @dataclass(frozen=True, slots=True)
 class OpenCards:
-    """A run's open decisions, for the run's page.
+    """A run's open decisions as its page shows them.
 
     Attributes:
         text: the HTML of the first decisions.
-        later: the number of further decisions, which do not fit on the page.
+        later: how many further decisions do not fit on the page.
     """
 
     text: str = ""
@@ -246,15 +246,17 @@ class RunPages:
         )
 
     def _askers(self, visitor: Visitor) -> set[str]:
-        """Return the names of the programs that asked for the newest runs that a visitor sees."""
+        """Return the names of the programs that asked for the newest runs that a visitor can
+        see.
+        """
         store = self._bridge.store
         clients = store.daily_use.askers(_MOST_COUNTED, caller=visitor.scope)
         askers = [AskingProgram.of(client) for client in clients]
         return {asker.name for asker in askers if asker is not None}
 
     def _quick_links(self, filters: dict[str, str], visitor: Visitor) -> list[QuickLink]:
-        """Return the links above the list, with the number of runs in the list that each link leads
-        to. `filters` is the query of the page.
+        """Return the links above the list, each with the number of runs in the linked list.
+        `filters` is the query of the page.
         """
         store = self._bridge.store
         scope = visitor.scope
@@ -317,7 +319,7 @@ class RunPages:
         ]
 
     async def direct(self, request: Request) -> Response:
-        """Show the direct calls to exposed tools, newest first."""
+        """Show the direct calls of exposed tools, newest first."""
         visitor = visitor_of(request)
         after = request.query_params.get("after") or None
         page = self._bridge.store.direct_calls.page(PAGE, after, caller=visitor.scope)
@@ -333,8 +335,8 @@ class RunPages:
     # -- one run -----------------------------------------------------------------------------------
 
     async def show(self, request: Request) -> Response:
-        """Show one run: its timeline, calls, decisions, state and events. With `?at=N`, show it as
-        it was after event N.
+        """Show one run: its timeline, calls, decisions, state and events. With `?at=N`, show the
+        run as of event N.
         """
         record = self._site.record(request, request.path_params["run"])
         titles = self._site.titles(visitor_of(request))
@@ -380,8 +382,8 @@ class RunPages:
         )
 
     def _tool_of(self, record: RunRecord, visitor: Visitor) -> str:
-        """Return a published tool that was called with a run, or made of it, or "" if the visitor
-        sees none.
+        """Return a published tool that was called with a run or made from it, or "" if the visitor
+        can see none.
         """
         called = self._rows.tool_of(record, visitor)
         if called:
@@ -400,7 +402,7 @@ class RunPages:
         *arguments: JSON,
         cards: OpenCards | None = None,
     ) -> Response:
-        """Return a page that a function makes from a run's journal; see `_read`."""
+        """Return the page that `work` creates from a run's journal; see `_read`."""
         frame = self._site.frame(request)
         titles = self._site.titles(visitor_of(request))
         if cards is not None:
@@ -410,8 +412,8 @@ class RunPages:
         return HTMLResponse(str(text))
 
     async def _read(self, work: Callable[..., JSON], record: RunRecord, *arguments: JSON) -> JSON:
-        """Call a function that reads the journal of a run, and return its result. If the journal is
-        large, the function runs in a worker process.
+        """Return the result of a function that reads the journal of a run. The function runs in a
+        worker process if the journal is large.
         """
         store = self._bridge.store
         is_small = await compute_in_thread(are_small, store, [record.id])
@@ -419,8 +421,8 @@ class RunPages:
         return await read_beside(work, store, record.id, *arguments, is_small=is_small, what=task)
 
     async def _decisions(self, record: RunRecord) -> list[Pending]:
-        """Return the open decisions of a run. A room's decisions are on the page of the run that
-        the room belongs to.
+        """Return the open decisions of a run. A room's decisions are on the page of its run
+        instead.
         """
         if run_status(record)[0] in ENDED or record.parent is not None:
             return []
@@ -464,7 +466,7 @@ class RunPages:
         return await compute_in_thread(written)
 
     async def picture(self, request: Request) -> Response:
-        """Return the first calls of the timeline as a separate image file."""
+        """Return the timeline's first calls as a separate image file."""
         record = self._site.record(request, request.path_params["run"])
         titles = self._site.titles(visitor_of(request))
         text: JSON = None
@@ -503,7 +505,7 @@ class RunPages:
         return Response(base64.b64decode(data), media_type=kind)
 
     async def compare(self, request: Request) -> Response:
-        """Show a run beside an earlier run: the calls that differ, and the output."""
+        """Show a run beside an earlier run, with the calls that differ and the output."""
         record = self._site.record(request, request.path_params["run"])
         earlier = await compute_in_thread(self._earlier_runs, record)
         chosen = request.query_params.get("with", "") or (earlier[0].id if earlier else "")
@@ -538,7 +540,7 @@ class RunPages:
         return [run for run in page if run.title == record.title]
 
     async def _compared(self, record: RunRecord, titles: ToolTitles) -> ComparedRun:
-        """Return the parts of a run that a comparison needs."""
+        """Return what a comparison needs of a run."""
         compared: JSON = None
         async with self._site.histories.reading(record.id, fold=True) as read:
             if read.history is not None:
@@ -576,8 +578,8 @@ class RunPages:
         return self._site.back(request, f"/runs/{run.id}", "The run continues here.")
 
     async def fork(self, request: Request) -> Response:
-        """Start a new run that continues from a point of another run, with different input or a
-        different solution.
+        """Start a new run that continues from a point in another run, with a different input or
+        solution.
 
         Raises:
             ForkError: the run belongs to someone else, so the calls would run in that person's
@@ -668,13 +670,13 @@ class RunPages:
 
 
 def _today() -> str:
-    """Return the current day in UTC, as `RunFilter` reads it."""
+    """Return the current date in UTC, in the format that `RunFilter` reads."""
     return f"{datetime.now(UTC):%Y-%m-%d}"
 
 
 def _with_times(query: dict[str, str]) -> dict[str, str]:
-    """Return the query of a page with `since` and `until` in place of the chosen time `when`. An
-    address without `when` can have these two itself.
+    """Return a page's query with `since` and `until` in place of the chosen time `when`. A query
+    without `when` can contain `since` and `until` itself.
     """
     when = query.pop("when", None)
     if when is None or when == _CUSTOM:
@@ -688,8 +690,8 @@ def _with_times(query: dict[str, str]) -> dict[str, str]:
 
 
 def _chosen_time(since: str, until: str) -> str:
-    """Return the choice that stands for two times: a key of `_TIMES`, "" for any time, or another
-    time as an address has it.
+    """Return the choice that corresponds to two times: a key of `_TIMES`, "" for any time, or a
+    custom time from the URL.
     """
     if not since and not until:
         return ""
@@ -708,7 +710,7 @@ def _is_day(text: str) -> bool:
 
 
 def _active_filters(filters: dict[str, str]) -> list[ActiveFilter]:
-    """Return the conditions of a list, with links that remove them."""
+    """Return the active filters of a list, with links that remove them."""
     active: list[ActiveFilter] = []
     for name, label in _LABELS.items():
         value = filters.get(name)
@@ -736,13 +738,13 @@ def _in_words(name: str, value: str) -> str:
 
 
 def _asked_by(record: RunRecord) -> tuple[str, str]:
-    """Return who asked for a run: the caller, and the name of the program."""
+    """Return the caller and the name of the program that asked for a run."""
     program = AskingProgram.of_run(record)
     return record.caller, THIS_PAGE if program is None else program.name
 
 
 def _callers(store: Store, visitor: Visitor) -> list[str]:
-    """Return the callers whose runs a visitor can choose to see. The list is empty if the visitor
+    """Return the callers among whose runs a visitor can choose. The list is empty if the visitor
     sees only their own runs.
     """
     if not visitor.manages:
@@ -751,14 +753,14 @@ def _callers(store: Store, visitor: Visitor) -> list[str]:
 
 
 def _file(name: str, written: JSON) -> Response:
-    """Return a file to download. `written` contains its suffix and its text."""
+    """Return a response that downloads a file. `written` contains the suffix and the text."""
     suffix, text = cast("list[str]", written)
     headers = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
     return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
 
 
 def _number_in(request: Request, name: str) -> int:
-    """Read a number from the path of a page about a run.
+    """Parse a number from the path of a page about a run.
 
     Raises:
         UnknownRunError: the text is not a number.
