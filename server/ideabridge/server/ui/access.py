@@ -1,4 +1,4 @@
-"""Access: decides who may open the page, and checks each request to it.
+"""Decide who may open the page, and check each request to it.
 
 The page shows results from tools and lets a person approve calls. Neither another web page in the
 person's browser nor a program that can merely reach the address may use it:

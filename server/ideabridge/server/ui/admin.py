@@ -1,4 +1,4 @@
-"""Admin: users and their tokens, limits, and the store."""
+"""The pages for users and their tokens, the limits of runs, and the store."""
 
 from __future__ import annotations
 

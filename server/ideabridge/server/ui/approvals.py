@@ -1,4 +1,4 @@
-"""Approvals: lists the open and past decisions of all runs, and makes decisions.
+"""List the open and past decisions of all runs, and make decisions.
 
 A form that allows a call must contain the question's seal, which proves that the page showed the
 question in full (`views/shown.py`). Without the seal, a visitor can only refuse.

@@ -1,4 +1,4 @@
-"""Askers: gives the programs that ask for runs the names that people know them by."""
+"""Give the programs that ask for runs the names that people know them by."""
 
 from __future__ import annotations
 

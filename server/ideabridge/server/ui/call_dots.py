@@ -1,6 +1,4 @@
-"""Call dots: shows the outcomes of a run's first calls as dots in the list of runs, one dot for
-each call.
-"""
+"""Show the outcomes of a run's first calls as dots in the list of runs, one dot for each call."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Call names: names the calls of a run for people. A call has the title of its tool and, if several
-calls have the same title, its position among these calls, such as `Find customer 2 of 3`.
+"""Name the calls of a run for people. A call has the title of its tool and, if several calls have
+the same title, its position among these calls, such as `Find customer 2 of 3`.
 
 Messages from the engine and the command line number all calls of a run from 0. Pages show that
 number only where they say so.

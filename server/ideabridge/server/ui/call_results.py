@@ -1,6 +1,4 @@
-"""Call results: summarises what the calls of a run returned, in a few words and lines for the run's
-page.
-"""
+"""Summarise what the calls of a run returned, in a few words and lines for the run's page."""
 
 from __future__ import annotations
 

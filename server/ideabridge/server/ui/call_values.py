@@ -1,5 +1,5 @@
-"""Call values: shows the parameters of a call that asks for approval as a table, with what has
-changed since a person last approved a call of the same tool.
+"""Show the parameters of a call that asks for approval as a table, with what has changed since a
+person last approved a call of the same tool.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Change sentences: describes in sentences what a change to the configuration did."""
+"""Describe in sentences what a change to the configuration did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coloured: shows programs, SQL and patches with coloured syntax.
+"""Show programs, SQL and patches with coloured syntax.
 
 A text is coloured only if all its characters are visible, because people approve calls on the basis
 of the text that the page shows.

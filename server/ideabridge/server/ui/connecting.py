@@ -1,5 +1,5 @@
-"""Assistants: the page that connects assistants to ideabridge, as `ideabridge install` does, and
-shows which assistants have called ideabridge lately.
+"""The page that connects assistants to ideabridge, as `ideabridge install` does, and shows which
+assistants have called ideabridge lately.
 """
 
 from __future__ import annotations

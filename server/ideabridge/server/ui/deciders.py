@@ -1,4 +1,4 @@
-"""Deciders: the owner's choice whether assistants may pass on people's answers. The page writes it
+"""Let the owner choose whether assistants may pass on people's answers. The page writes the choice
 as `approval.by` to the configuration file that it changes.
 """
 

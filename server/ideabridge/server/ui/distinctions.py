@@ -1,6 +1,4 @@
-"""Distinctions: the values that distinguish runs with the same title in a list, such as `customer
-c1`.
-"""
+"""Find the values that distinguish runs with the same title in a list, such as `customer c1`."""
 
 from __future__ import annotations
 

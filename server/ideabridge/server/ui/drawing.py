@@ -1,5 +1,5 @@
-"""Drawing: draws calls as boxes in columns, with arrows for the values passed between calls and for
-the order in which they run.
+"""Draw calls as boxes in columns, with arrows for the values passed between calls and for the order
+in which they run.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Edited call: the fields in which a visitor edits the parameters of a call that asks for approval,
-and the resulting call.
+"""The fields in which a visitor edits the parameters of a call that asks for approval, and the
+resulting call.
 """
 
 from __future__ import annotations

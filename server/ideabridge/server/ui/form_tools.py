@@ -1,5 +1,5 @@
-"""Form tools: the tools that steps of a `PlanForm` can call, with fields for their parameters and
-the parts of their results.
+"""The tools that steps of a `PlanForm` can call, with fields for their parameters and the parts of
+their results.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Forms: creates fields from a JSON Schema, reads the object entered in them, and reads numbers
-from untrusted text.
+"""Create fields from a JSON Schema, read the object entered in them, and read numbers from
+untrusted text.
 """
 
 from __future__ import annotations

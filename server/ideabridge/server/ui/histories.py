@@ -1,4 +1,4 @@
-"""Histories: keeps the journals that pages read.
+"""Keep the journals that pages read.
 
 A page reads a journal either as a trace, which is fast, or folded, which is complete. Journals are
 cached in memory and extended as their runs continue.

@@ -1,5 +1,5 @@
-"""Home: shows what is waiting for the visitor, the running runs, the state of the servers, and the
-past week.
+"""Show what is waiting for the visitor, the running runs, the state of the servers, and the past
+week.
 """
 
 from __future__ import annotations

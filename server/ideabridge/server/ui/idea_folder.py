@@ -1,5 +1,5 @@
-"""Idea folder: lists the idea documents that a project keeps beside its code, and says which of
-them are in the store as tools.
+"""List the idea documents that a project keeps beside its code, and say which of them are in the
+store as tools.
 
 The folder is `ideas` in the project folder, to which `ideabridge ideas export --published --folder
 ideas` writes. A file takes effect only when its idea is saved in the store. Until then, and after

@@ -1,4 +1,4 @@
-"""Ideas: shows saved ideas, suggestions for tools, and published tools."""
+"""The pages of saved ideas, suggestions for tools, and published tools."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Known servers: the servers that people can choose from on the page, so that they do not have to
-know commands or addresses by heart.
+"""The servers that people can choose from on the page, so that they do not have to know commands or
+addresses by heart.
 
 Each entry fills in the form for a new server according to the publisher's documentation. The form
 is then treated like one that a person filled in: nothing is started or written before the person

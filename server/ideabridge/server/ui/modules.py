@@ -1,4 +1,4 @@
-"""Modules: shows the servers behind this one, their tools with the rule for each, and test
+"""The pages of the servers behind this one, with their tools, the rule for each tool, and test
 calls.
 """
 

@@ -1,4 +1,4 @@
-"""Outputs: shows values in a readable form.
+"""Show values in a readable form.
 
 A list of objects becomes a table, nested values become a tree, and Markdown becomes formatted text.
 The page shows the exact value as JSON below.

@@ -1,4 +1,4 @@
-"""Pages: the routes of all pages on the site, and the site's door next to the MCP server."""
+"""The routes of all pages on the site, and the site's door next to the MCP server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan fields: the fields of a `PlanForm` as its page shows them."""
+"""The fields of a `PlanForm` as its page shows them."""
 
 from __future__ import annotations
 

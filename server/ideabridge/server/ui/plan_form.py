@@ -1,4 +1,4 @@
-"""Plan form: a tool with fixed steps, as the fields of a form.
+"""A tool with fixed steps, as the fields of a form.
 
 `PlanForm.of` reads the document of a tool, and `PlanForm.document` writes it back. A value has a
 field of its own only if the field converts back to exactly this value. Everything else stays JSON,

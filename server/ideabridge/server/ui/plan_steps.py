@@ -1,4 +1,4 @@
-"""Plan steps: shows the calls of a plan in the order in which they run."""
+"""Show the calls of a plan to people, in the order in which they run."""
 
 from __future__ import annotations
 

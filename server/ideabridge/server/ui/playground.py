@@ -1,4 +1,4 @@
-"""Playground: a page for writing, checking, drawing and running a plan, a program or a context."""
+"""A page where people write a plan, a program or a context, check it, draw it, and run it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proposed names: the name and description that a page proposes for the tool made from a run.
+"""Propose a name and a description for the tool made from a run.
 
 A run's title may contain a name or a number that only applies to this run. The proposals contain
 only words that suit every call of the tool.

@@ -1,4 +1,4 @@
-"""Readable names: turns the names of tools, which are meant for programs, into words for people.
+"""Write the names of tools, which are meant for programs, in words for people.
 
 A page shows the words first, and the name itself less prominently beside or below them.
 """

@@ -1,4 +1,4 @@
-"""References in words: what a person reads in place of a reference such as `†state.orders`."""
+"""Describe references such as `†state.orders` in words for people."""
 
 from __future__ import annotations
 

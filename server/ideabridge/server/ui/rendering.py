@@ -1,4 +1,4 @@
-"""Rendering: renders the page's templates, in this process or in a worker."""
+"""Fill in the page's templates, in this process or in a worker."""
 
 from __future__ import annotations
 

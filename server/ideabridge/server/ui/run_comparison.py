@@ -1,4 +1,4 @@
-"""Run comparison: shows a run beside an earlier one.
+"""Show a run beside an earlier one.
 
 Calls are aligned by tool, in the order in which they are listed. Differences are shown line by
 line.

@@ -1,4 +1,4 @@
-"""Run pages: creates the contents of the pages about a run from its journal.
+"""Make the contents of the pages about a run from the run's journal.
 
 Pages of small runs are created in the server process. Pages of larger runs are created entirely in
 a worker process, from the journal to the final text. A worker can be stopped and has limited

@@ -1,4 +1,4 @@
-"""Run rows: the data that a list shows about each run, read without the values in the run."""
+"""Collect the data that a list shows about each run, without reading the values in the run."""
 
 from __future__ import annotations
 

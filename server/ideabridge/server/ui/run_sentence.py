@@ -1,4 +1,4 @@
-"""Run sentence: says in a sentence or two what the calls of a run did, using only its journal."""
+"""Say in a sentence or two what the calls of a run did, from its journal alone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Run view: builds the result of `view_run` from a run's journal, in the server or in a worker
-process.
-"""
+"""Build the answer from `view_run` from a run's journal, in the server or in a worker process."""
 
 from __future__ import annotations
 

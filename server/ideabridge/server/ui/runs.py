@@ -1,4 +1,4 @@
-"""Runs: the pages that show the list of runs, one run with its timeline, and one call."""
+"""The pages that show the list of runs, one run with its timeline, and one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server forms: adding, changing, importing, enabling, disabling and removing servers on the page.
+"""Add, change, import, enable, disable and remove servers on the page.
 
 The page changes the file that the server was started with or, without such a file, the user's own
 file. It does so in the same way as `ideabridge servers`: the entry is checked, its secrets go to

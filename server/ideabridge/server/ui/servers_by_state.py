@@ -1,4 +1,4 @@
-"""Servers by state: which servers need a person, and a few words about the others."""
+"""Find the servers that need a person's attention, and sum up the others in a few words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Showing: values, times and names as text for pages. Templates escape all of these texts."""
+"""Write values, times and names as text for pages. Templates escape all of these texts."""
 
 from __future__ import annotations
 

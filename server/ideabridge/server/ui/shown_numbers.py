@@ -1,4 +1,4 @@
-"""Shown numbers: writes numbers for people. The page shows the exact values as JSON, too."""
+"""Write numbers for people. The page shows the exact values as JSON, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sign-ins: signing in to servers (OAuth) on the page.
+"""Let visitors sign in to servers on the page (OAuth).
 
 The visitor's browser opens the address of the authorization server, and is then redirected to a
 port on the machine that runs this server. A browser on another machine cannot open that address, so

@@ -1,4 +1,4 @@
-"""Site: the server's pages, their routes and their templates.
+"""The site that serves the pages, with their routes and templates.
 
 Every page is rendered on the server, works without JavaScript, and is an ordinary document with
 links and forms. The script `static/ui.js` does only what a document cannot do: when the store has

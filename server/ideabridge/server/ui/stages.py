@@ -1,4 +1,4 @@
-"""Stages: which calls of a run ran at the same time, and in which order.
+"""Find which calls of a run ran at the same time, and in which order.
 
 The sentence about a run, its timeline and its graph all tell the calls in this order, unless the
 run has more calls than the sentence names.

@@ -1,4 +1,4 @@
-"""Suggested: shows a suggested tool in the words of a person who has not seen its calls."""
+"""Describe a suggested tool to a person who has not seen its calls."""
 
 from __future__ import annotations
 

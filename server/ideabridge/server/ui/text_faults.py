@@ -1,4 +1,4 @@
-"""Faults: describes the faults in a text that a person wrote, with the line of each fault."""
+"""Describe the faults in a text that a person wrote, with the line of each fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timeline: the calls of a run as rows with bars, and why each call waited."""
+"""Show the calls of a run as rows with bars, and why each call waited."""
 
 from __future__ import annotations
 

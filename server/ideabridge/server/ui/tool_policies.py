@@ -1,5 +1,4 @@
-"""Tool policies: whether calls of a tool ask a person first, why, and how a visitor can change
-this.
+"""Show whether calls to a tool ask a person first, and why, and let a visitor change this.
 
 A visitor lets a tool run without asking by a standing rule, as if they had answered *always* to one
 of its calls. The form that gives such a rule must contain the seal of exactly what the rule would

@@ -1,5 +1,5 @@
-"""Tool texts: says in one sentence what a tool does, for the lists of a page. The page of a tool
-has its whole description.
+"""Say in one sentence what a tool does, for the lists on a page. The tool's own page has its whole
+description.
 """
 
 from __future__ import annotations

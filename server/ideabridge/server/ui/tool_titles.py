@@ -1,5 +1,5 @@
-"""Tool titles: gives each tool one title on all pages. The title is the one that its server or its
-file gives it or, if there is none, the tool's name in words.
+"""Give each tool one title on all pages. The title comes from the tool's server or file. If there
+is none, it is the tool's name in words.
 
 The title of a server's tool is a claim of the server, so it could imitate another tool. A title
 that could be mistaken is not shown.

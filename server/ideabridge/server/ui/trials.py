@@ -1,4 +1,4 @@
-"""Trials: runs of one tool that a person starts in the playground or on the tool's own page.
+"""The runs of a single tool that a person starts in the playground or on the tool's own page.
 
 The page shows what they return, beside the form that started them.
 """

@@ -1,5 +1,4 @@
-"""Typed server: reads a server's entry from the page's forms, and fills in the form that changes an
-entry.
+"""Read a server's entry from the page's forms, and fill in the form that changes an entry.
 
 Secrets never travel to the browser. The field for a secret is empty, and a field that stays empty
 leaves the value as it is. In a command or an address, `•••` stands for a secret, and for the same

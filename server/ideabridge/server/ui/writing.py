@@ -1,5 +1,5 @@
-"""Writing: a page where people write a tool in a form, or write or paste it as a document, review
-it, and save it.
+"""A page where people write a tool in a form, or write or paste it as a document, review it, and
+save it.
 """
 
 from __future__ import annotations
