@@ -229,7 +229,7 @@ class AdminPages:
         return self._site.back(request, "/admin?show=limits", f"The limits are written to {file}.")
 
     async def end_session(self, request: Request) -> Response:
-        """End one session on the page, or all except the visitor's own."""
+        """End one session on the page, or all sessions except the visitor's own."""
         access = access_of(request)
         form = form_of(request)
         if form.get("which") == "others":

@@ -122,7 +122,7 @@ class Assistant:
     Attributes:
         name: the name that people know the assistant by.
         entry: the instructions for connecting the assistant, or None if there are none or the
-            visitor may not see them.
+            visitor is not allowed to see them.
         seen: what the assistant did lately, or None if it has not called.
     """
 

@@ -2,17 +2,17 @@
 
 The page changes the file that the server was started with or, without such a file, the user's own
 file. It does so in the same way as `ideabridge servers`: the entry is checked, its secrets go to
-the keyring, everything else in the file keeps its bytes, and each change can be undone. The
-project's file needs a person at a terminal who reviews what it starts, so the page does not change
-it.
+the keyring, the rest of the file is unchanged byte for byte, and each change can be undone. The
+page does not change a project's file, because a person at a terminal has to review what this file
+starts.
 
-A command runs with the owner's rights. So only the owner can add one, and only in a session that
-began with the owner's link, because a token can be in an assistant's files, where a model might
-find it.
+A command runs with the owner's rights. Therefore, only the owner can add a command, and only in a
+session that began with the owner's link, because an assistant's files may contain a token that a
+model could find.
 
-Before an entry with values is written, a second page shows what changes, and asks which values are
-secrets. Until the answer arrives, this process keeps the entry that was typed (`_Drafts`), so that
-no secret travels back to the browser.
+Before an entry with values is written, a second page shows what changes and asks which values are
+secrets. Until the answer arrives, this process keeps the typed entry (`_Drafts`), so that no secret
+is sent back to the browser.
 """
 
 from __future__ import annotations
@@ -145,11 +145,13 @@ _Result = TypeVar("_Result")
 
 
 class NoSessionError(IdeabridgeError):
-    """A visitor without a session can read the page, but cannot add anything."""
+    """Raised when a visitor without a session, who can only read the page, tries to add
+    something.
+    """
 
 
 class NoServersFileError(IdeabridgeError):
-    """The page cannot change the configuration of this server. The message says why."""
+    """Raised when the page cannot change the configuration of this server. The message says why."""
 
 
 _MOST_DRAFTS: Final = 50
@@ -161,14 +163,14 @@ _DRAFT_SECONDS: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class ServerDraft:
-    """A server that somebody has typed and has not confirmed yet.
+    """A typed server entry that has not been confirmed yet.
 
     Attributes:
         name: the name of the server.
-        typed: the server's whole entry, with its secrets.
-        before: the entry that it replaces, or None for a new server.
-        session: the secret of the session in which it was typed.
-        at: the time at which it was typed, on the monotonic clock.
+        typed: the complete entry, with its secrets.
+        before: the entry to replace, or None for a new server.
+        session: the secret of the session in which the entry was typed.
+        at: when the entry was typed, on the monotonic clock.
     """
 
     name: str
@@ -180,13 +182,12 @@ class ServerDraft:
 
 @dataclass(frozen=True, slots=True)
 class RefusedForm:
-    """A filled-in form that was refused, and is shown again without the values of variables and
-    headers.
+    """A refused form, which is shown again without the values of variables and headers.
 
     Attributes:
-        form: the fields of the form.
+        form: the fields of the form, with these values.
         session: the secret of the session in which the form was filled in.
-        at: the time at which the form was filled in, on the monotonic clock.
+        at: when the form was filled in, on the monotonic clock.
     """
 
     form: FormFields = field(repr=False)
@@ -227,11 +228,11 @@ class _Drafts(Generic[_Draft]):
 
 @dataclass(frozen=True, slots=True)
 class FormRefusal:
-    """The reason why the page refused a server.
+    """Why the page refused a server.
 
     Attributes:
         why: the reason.
-        field: the field that has to be changed, or "" for no particular field.
+        field: the field to correct, or "" if the reason is not about a single field.
         namesake: the server that already has the name, or "".
     """
 
@@ -242,12 +243,12 @@ class FormRefusal:
 
 @dataclass(frozen=True, slots=True)
 class ImportableServers:
-    """The servers of a host, of which some can be imported.
+    """The servers of a host, some of which can be imported.
 
     Attributes:
         host: the host.
-        all: the number of its servers, without ideabridge.
-        new: the number of those that are not here yet.
+        all: the number of its servers, not counting ideabridge.
+        new: how many of these servers are not here yet.
     """
 
     host: Host
@@ -257,19 +258,19 @@ class ImportableServers:
 
 @dataclass(frozen=True, slots=True)
 class OfferedServer:
-    """A host's server, as the page offers it for import.
+    """A host's server that the page offers for import.
 
     Attributes:
         name: the name of the server.
         verdict: whether the server can be imported; see `AdoptionVerdict`.
-        why: the reason why the server is not imported, or "".
+        why: why the server is not imported, or "".
         starts: the server's command or address, without secrets.
         source: the host's file that lists the server.
-        notes: texts that say what the import does to the server.
-        moved: a text for each of its secrets, which says where the import moves it.
+        notes: sentences that say what the import changes about the server.
+        moved: for each secret, a sentence that says where the import moves it.
         is_address: whether `starts` is an address.
-        seal: identifies the entry that was shown; empty if the server cannot be ticked.
-        replaces: the command or address of the server that it replaces, without secrets, or "".
+        seal: identifies the entry that was shown, or "" if the server cannot be selected.
+        replaces: the command or address of the server to be replaced, without secrets, or "".
     """
 
     name: str
@@ -291,11 +292,11 @@ class OfferedServer:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An entry that was written.
+    """The result of writing an entry.
 
     Attributes:
-        text: a message for users about the entry and the file that it was written to.
-        missing: the entry's command if this machine has no such program, and otherwise "".
+        text: a message about the entry and the file to which it was written.
+        missing: the entry's command if this machine has no such program, otherwise "".
     """
 
     text: str
@@ -333,7 +334,7 @@ class ServerForms:
 
     async def show_add(self, request: Request) -> Response:
         """Show the servers to choose from or, after a choice, the form for a new server. The form
-        names a file on this machine, so not every visitor is allowed to see it.
+        names a file on this machine, so not every visitor may see it.
         """
         visitor = visitor_of(request)
         expect_manager(visitor)
@@ -353,7 +354,7 @@ class ServerForms:
 
     async def _choice(self, request: Request) -> Response:
         """Show the assistants whose servers can be imported, and the known servers. Only the owner
-        can import servers or add a command.
+        can import servers or add commands.
         """
         visitor = visitor_of(request)
         importable: list[ImportableServers] = []
@@ -369,7 +370,7 @@ class ServerForms:
         )
 
     def _importable(self) -> list[ImportableServers]:
-        """Return the hosts that have servers which are not here yet."""
+        """Return the hosts with servers that are not here yet."""
         importable: list[ImportableServers] = []
         for host in hosts_with_files(self._bridge.configuration):
             try:
@@ -388,8 +389,8 @@ class ServerForms:
     ) -> Response:
         """Show the form for a new server.
 
-        After an error, the form contains what was typed, with `•••` for the values of variables and
-        headers, which might be secrets.
+        After an error, the form contains what was typed, except that the values of variables and
+        headers, which may be secrets, are shown as `•••`.
         """
         file = file_to_change(self._bridge.configuration)
         return self._site.page(
@@ -406,22 +407,22 @@ class ServerForms:
         )
 
     def _keep_refused(self, request: Request, form: FormFields, refusal: FormRefusal | None) -> str:
-        """Keep a form that was refused, and return its id, or "" if it was not refused."""
+        """Keep a refused form and return its id, or "" if the form was not refused."""
         if refusal is None:
             return ""
         session = visitor_of(request).secret
         return self._refused.keep(RefusedForm(form, session, time.monotonic()))
 
     def _filled_in(self, request: Request) -> FormFields:
-        """Return the form of a request. If the form was refused before, fill in the values that
-        were typed then and that the page did not show again.
+        """Return the form of a request. If it was refused before, fill in the values that the page
+        did not show again.
         """
         form = form_of(request)
         earlier = self._refused.find(form.get("refused"), visitor_of(request))
         return unmasked_form(form, FormFields() if earlier is None else earlier.form)
 
     async def add(self, request: Request) -> Response:
-        """Add a server immediately, or first show which of its values are taken to be secrets.
+        """Add a server, or first show which of its values are assumed to be secrets.
 
         If the server is refused, show the form again with the reason.
         """
@@ -442,8 +443,8 @@ class ServerForms:
 
     @staticmethod
     def _completed(form: FormFields, visitor: Visitor) -> FormFields:
-        """Return a form with the folder at the end of its command, if it belongs to a known server
-        that needs one. Only the owner learns which folders this computer has.
+        """Return the form, with the folder appended to its command if it is for a known server that
+        needs a folder. Only the owner can find out which folders this computer has.
         """
         known = known_server(form.get("start"))
         if known is None or not known.folder:
@@ -461,7 +462,7 @@ class ServerForms:
         return typed_entry(form, visitor)
 
     def _refusal(self, name: str, error: IdeabridgeError) -> FormRefusal:
-        """Return the refusal that the form shows for an error."""
+        """Return the refusal to show in the form for an error."""
         why = self._bridge.secrets.mask(str(error))
         if isinstance(error, ServerExistsError):
             return FormRefusal("this file already has a server with this name", "name", name)
@@ -512,9 +513,7 @@ class ServerForms:
         )
 
     async def edit(self, request: Request) -> Response:
-        """Show what a filled-in form would change. If the change is refused, show the form
-        again.
-        """
+        """Show what a form would change. If the change is refused, show the form again."""
         form = self._filled_in(request)
         name = form.get("name")
         visitor = visitor_of(request)
@@ -534,7 +533,7 @@ class ServerForms:
         return self._to_check(request, name, typed, entry)
 
     def _expect_server(self, name: str, visitor: Visitor) -> None:
-        """Raise `UnknownToolError` if a visitor sees no server with this name."""
+        """Raise `UnknownToolError` if the visitor can see no server with this name."""
         if name not in {status.name for status in self._site.servers(visitor)}:
             raise UnknownToolError(f"there is no server {name[:100]!r}")
 
@@ -551,18 +550,16 @@ class ServerForms:
     def _to_check(
         self, request: Request, name: str, typed: JSONObject, before: JSONObject | None
     ) -> Response:
-        """Keep the entry that was typed, and redirect to the page that shows it for
-        confirmation.
-        """
+        """Keep the typed entry, and redirect to the page that asks for its confirmation."""
         session = visitor_of(request).secret
         draft_id = self._drafts.keep(ServerDraft(name, typed, before, session, time.monotonic()))
         return self._site.back(request, f"/servers/check?draft={draft_id}")
 
     def _draft(self, draft_id: str, visitor: Visitor) -> ServerDraft:
-        """Return a draft.
+        """Return the draft with this id.
 
         Raises:
-            EntryError: the visitor's session has no draft with this id.
+            EntryError: the visitor's session has no such draft.
         """
         draft = self._drafts.find(draft_id, visitor)
         if draft is None:
@@ -573,7 +570,9 @@ class ServerForms:
         return draft
 
     async def show_check(self, request: Request) -> Response:
-        """Show the entry that would be written, and which of its values are taken to be secrets."""
+        """Show the entry that would be written, and which of its values are assumed to be
+        secrets.
+        """
         visitor = visitor_of(request)
         draft_id = request.query_params.get("draft", "")
         draft = self._draft(draft_id, visitor)
@@ -628,10 +627,10 @@ class ServerForms:
         before: JSONObject | None,
         chosen: Mapping[str, bool] | None = None,
     ) -> PlannedEntry:
-        """Return the entry that would be written. This function blocks.
+        """Return the entry that would be written. This method blocks.
 
         Raises:
-            EntryError: the entry in the file is not the one that is to be replaced.
+            EntryError: the entry in the file is not the one to replace.
         """
         file = self._read_file()
         if before is None:
@@ -675,8 +674,8 @@ class ServerForms:
         return self._site.back(request, "/modules", told, kind="ask")
 
     async def change_asking(self, request: Request) -> Response:
-        """Let calls to a tool ask a person even though its server says that the tool only reads, or
-        undo this.
+        """Make calls of a tool ask for approval even though its server says that it is read-only,
+        or undo this.
         """
         visitor = visitor_of(request)
         expect_manager(visitor)
@@ -731,8 +730,8 @@ class ServerForms:
         return f"{what}." if asks else f"{what} again."
 
     def _callable_tools(self, visitor: Visitor) -> set[str]:
-        """Return the names of those published tools that a visitor can call on this server. Only
-        the first `_MOST_CHECKED` tools by name are checked.
+        """Return the names of the published tools that a visitor can call on this server. Only the
+        first `_MOST_CHECKED` tools by name are checked.
         """
         tools = self._bridge.store.publications.page(_MOST_CHECKED, caller=visitor.scope)
         return {
@@ -791,8 +790,8 @@ class ServerForms:
         return "\n".join(line for line in lines if line)
 
     def _carry_back(self, edit: RecordedEdit, file: EntryFile) -> None:
-        """After an edit was undone, let the restored entries use the secrets that they used
-        before.
+        """After an edit has been undone, let the restored entries use their previous secrets
+        again.
         """
         restored = self._read_file()
         for name in {entry.name for edited in edit.files for entry in edited.entries}:
@@ -802,7 +801,7 @@ class ServerForms:
     # -- importing ---------------------------------------------------------------------------------
 
     async def show_import(self, request: Request) -> Response:
-        """Show the hosts that have files on this machine, and the servers of one of them."""
+        """Show the hosts with files on this machine, and the servers of one host."""
         visitor = visitor_of(request)
         expect_owner(visitor)
         hosts = await anyio.to_thread.run_sync(hosts_with_files, self._bridge.configuration)
@@ -875,7 +874,7 @@ class ServerForms:
         return adoption.adopted and is_changed_here
 
     def _why(self, adoption: Adoption) -> str:
-        """Return the reason why a server cannot be imported here, or "" if it can be."""
+        """Return why a server cannot be imported here, or "" if it can."""
         if adoption.why or self._may_take(adoption):
             return adoption.why
         if adoption.verdict == "same":
@@ -909,7 +908,7 @@ class ServerForms:
         """Read the file that the page changes.
 
         Raises:
-            NoServersFileError: this server does not follow a file.
+            NoServersFileError: this server's configuration does not come from a file.
             HostFileError: the file cannot be read.
         """
         path = file_to_change(self._bridge.configuration)
@@ -922,7 +921,7 @@ class ServerForms:
         return read_entry_file(path, "user" if is_own else "file", None)
 
     async def _changed(self, work: Callable[[], _Result]) -> _Result:
-        """Change a file in a thread, and let this process follow the change immediately."""
+        """Change a file in a thread, and apply the change to this process immediately."""
         result = await anyio.to_thread.run_sync(work)
         reloading = self._site.front.reloading
         if reloading is not None:
@@ -936,10 +935,10 @@ class ServerForms:
 
 @dataclass(frozen=True, slots=True)
 class LatestChange:
-    """The latest change to the servers that can be undone.
+    """The latest undoable change to the servers.
 
     Attributes:
-        id: the id of the change in the form that undoes it.
+        id: the id of the change for the form that undoes it.
         what: a description of the change for users.
         at: the time of the change, in seconds since 1970.
     """
@@ -953,7 +952,7 @@ def latest_change(configuration: Configuration) -> LatestChange | None:
     """Return the latest change, or None if no change can be undone. This function blocks.
 
     Raises:
-        HostFileError: the notes about changes cannot be read.
+        HostFileError: the record of changes cannot be read.
     """
     path = file_to_change(configuration)
     edits = [] if path is None else _edits(path)
@@ -964,7 +963,7 @@ def latest_change(configuration: Configuration) -> LatestChange | None:
 
 def file_to_change(configuration: Configuration) -> Path | None:
     """Return the file whose servers the page changes: the file that the server was started with or,
-    without such a file, the user's own. Return None if a program has passed in the configuration.
+    without such a file, the user's own. Return None if a program passed in the configuration.
     """
     if configuration.embedded:
         return None
@@ -975,7 +974,7 @@ def file_to_change(configuration: Configuration) -> Path | None:
 
 
 def _rule_for_calls(bridge: Bridge, tool: Tool, visitor: Visitor) -> str:
-    """Return what applies to the visitor's calls of a tool; see `RuleChange.before`."""
+    """Return the rule for the visitor's calls of a tool; see `RuleChange.before`."""
     verdict = policy_named(bridge.configuration.approval_setting)(tool, {}).verdict
     if verdict != "ask":
         return RUNS if verdict == "allow" else DENIED
@@ -988,8 +987,8 @@ def _rule_for_calls(bridge: Bridge, tool: Tool, visitor: Visitor) -> str:
 
 
 def is_read_only_to_server(tool: Tool) -> bool:
-    """Return whether the server of a tool says that the tool only reads, whatever a person's
-    settings say.
+    """Return whether a tool's server says that the tool is read-only, regardless of a person's
+    settings.
     """
     return (tool.passes_to or tool).annotations.read_only is True
 
@@ -1004,7 +1003,7 @@ def _entry_in(file: EntryFile, name: str, action: str) -> JSONObject:
     """Return a server's entry in a file.
 
     Raises:
-        EntryError: the file has no such entry, or has something else under its name.
+        EntryError: the file has no such entry, or the value under its name is not an entry.
     """
     if name not in file.servers:
         raise EntryError(
@@ -1014,12 +1013,12 @@ def _entry_in(file: EntryFile, name: str, action: str) -> JSONObject:
 
 
 def _values_of(planned: PlannedEntry, typed: JSONObject) -> list[TypedValue]:
-    """Return the values about which a person decides whether they are secrets."""
+    """Return the values for which a person decides whether they are secrets."""
     return typed_values(typed, [place.place for place in planned.recognised.places])
 
 
 def _written(planned: PlannedEntry, stored_in: str | None) -> Written:
-    """Return the texts that a page shows about an entry that was written."""
+    """Return the messages to show about an entry that was written."""
     name = planned.name
     if planned.before is None:
         lines = [f"{name} is added to {planned.file.path}."]
@@ -1056,19 +1055,19 @@ def _written(planned: PlannedEntry, stored_in: str | None) -> Written:
 
 
 def hosts_with_files(configuration: Configuration) -> list[Host]:
-    """Return the hosts that have files on this machine. This function blocks."""
+    """Return the hosts with files on this machine. This function blocks."""
     environment = HostEnvironment(project=configuration.project.absolute())
     return [host for host in HOSTS if any(file.path.exists() for file in host.files(environment))]
 
 
 def has_servers_to_import(configuration: Configuration, visitor: Visitor) -> bool:
-    """Return whether a visitor can import servers of a host. This function blocks."""
+    """Return whether a visitor can import servers from a host. This function blocks."""
     return visitor.is_owner and bool(hosts_with_files(configuration))
 
 
 def _edits(path: Path) -> list[RecordedEdit]:
-    """Return the changes to a file that the page can undo, latest first. These are the changes made
-    on the page, and imports.
+    """Return the changes to a file that the page can undo: imports and changes made on the page,
+    latest first.
     """
     return [
         edit
@@ -1094,7 +1093,7 @@ def _words_of(edit: RecordedEdit) -> str:
 
 
 def _back_line(edit: RecordedEdit) -> str:
-    """Return a sentence about the entries that undoing an edit restores."""
+    """Return a sentence about the entries restored by undoing an edit."""
     entries = [entry for edited in edit.files for entry in edited.entries]
     before = [name for edited in edit.files for name in entries_before(edited)]
     if len(entries) == 1 and edit.what.endswith(" was removed") and before:
@@ -1112,7 +1111,7 @@ def _left_line(undone: UndoneFile) -> str:
 
 
 def _brings_back_a_command(edit: RecordedEdit, file: EntryFile) -> bool:
-    """Return whether undoing an edit would write a command that is not in the file now."""
+    """Return whether undoing an edit would write a command that is currently not in the file."""
     for edited in edit.files:
         for name, former in entries_before(edited).items():
             before = object_or_empty(former)

@@ -1,4 +1,4 @@
-"""Find the servers that need a person's attention, and sum up the others in a few words."""
+"""Servers by state: which servers need attention, and a short summary of the others."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ideabridge.tools.names import counted
 
 @dataclass(frozen=True, slots=True)
 class ServersByState:
-    """Servers, grouped by what a person has to know about them.
+    """Servers, grouped by whether they need attention.
 
     Attributes:
-        failing: the servers that need a person.
-        well: the servers that are up, or start when they are needed.
+        failing: the servers that a person has to repair or sign in to.
+        well: the servers that are up or start when needed.
         off: the servers that are turned off.
     """
 

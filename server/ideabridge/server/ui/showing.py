@@ -1,4 +1,4 @@
-"""Write values, times and names as text for pages. Templates escape all of these texts."""
+"""Showing: formats values, times and names as text for pages. Templates escape these texts."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def size(number: int | None) -> str:
 
 
 def ago(at: float | str | None, now: float) -> str:
-    """Return the `age_text` of a moment, or "" for None. A string is a time from the store."""
+    """Return the `age_text` of a time, or "" for None. A string is a time from the store."""
     return age_text(now - _seconds(at)) if at else ""
 
 
 def age(at: float | str | None, now: float) -> Markup:
-    """Return the `age_text` of a moment in an element whose text a script updates while the page is
-    open. The tooltip of the element is the exact time.
+    """Return the `age_text` of a time in an element that a script keeps up to date while the page
+    is open. The element's tooltip shows the exact time.
     """
     if not at:
         return Markup()
@@ -71,8 +71,8 @@ def age(at: float | str | None, now: float) -> Markup:
 
 
 def until(at: float | str | None, now: float) -> Markup:
-    """Return the time until a moment, such as `in 3 days`, or its age if it is over, in an element
-    with the exact time.
+    """Return the time left, such as `in 3 days`, or the age of a past time, in an element that
+    contains the exact time.
     """
     if not at:
         return Markup()
@@ -84,8 +84,8 @@ def until(at: float | str | None, now: float) -> Markup:
 
 
 def local_time(at: float | str | None) -> Markup:
-    """Return a time, such as `22 Nov 2026, 10:15`, in an element whose text a script changes into
-    the reader's own time. Without scripts, the time is in UTC and says so.
+    """Return a time, such as `22 Nov 2026, 10:15`, in an element that a script converts to the
+    reader's time zone. Without scripts, the time is labelled as UTC.
     """
     if not at:
         return Markup()
@@ -95,7 +95,7 @@ def local_time(at: float | str | None) -> Markup:
 
 
 def _seconds(at: float | str) -> float:
-    """Return a moment in seconds since 1970. A string is a time from the store."""
+    """Return a time in seconds since 1970. A string is a time from the store."""
     if isinstance(at, str):
         return datetime.fromisoformat(at).timestamp()
     return at
@@ -107,13 +107,13 @@ def moment(at: float | str | None) -> str:
 
 
 def machine_moment(at: float | str) -> str:
-    """Return a time in UTC as HTML writes it, such as `2026-11-22T10:15:03Z`."""
+    """Return a UTC time in HTML format, such as `2026-11-22T10:15:03Z`."""
     return f"{moment(at).replace(' ', 'T')}Z"
 
 
 def day(at: str | float, now: float) -> str:
-    """Return the day of a time in UTC, such as `3 Nov`, with its year unless it is the present one.
-    Return "" if the text is not a time.
+    """Return the UTC day of a time, such as `3 Nov`, with the year unless it is the current one.
+    Return "" if `at` is not a valid time.
     """
     try:
         then = datetime.fromtimestamp(_seconds(at), UTC)
@@ -143,8 +143,8 @@ def as_json(value: JSON) -> str:
 
 
 def text_of(value: JSON) -> str:
-    """Return a value as readable text: a string unchanged except that hidden characters are made
-    visible, and anything else as indented JSON.
+    """Return a value as readable text: a string with hidden characters made visible, or any other
+    value as indented JSON.
     """
     if isinstance(value, str):
         return visible(value, "\n\t")
@@ -152,14 +152,14 @@ def text_of(value: JSON) -> str:
 
 
 def bounded(value: JSON) -> str:
-    """Return the first `LONGEST` characters of the `text_of` a value."""
+    """Return the first `LONGEST` characters of a value's `text_of`."""
     text = text_of(Beginning(value, LONGEST).value)
     return text if len(text) <= LONGEST else text[:LONGEST]
 
 
 def omitted(value: JSON) -> int:
-    """Return the number of characters that `bounded` leaves out. For large values, the number is an
-    estimate, but it is 0 if and only if nothing is left out.
+    """Return the number of characters that `bounded` leaves out. The number is an estimate for
+    large values, but is 0 if and only if nothing is left out.
     """
     beginning = Beginning(value, LONGEST)
     if not beginning.is_cut:
@@ -179,8 +179,8 @@ def in_one_line(value: JSON, most: int = 120) -> str:
 
 
 def in_few_words(value: JSON, most: int = 80) -> str:
-    """Return a value on one line, cut after `most` characters. A list or an object is described by
-    its length instead.
+    """Return a value on one line, cut after `most` characters. For a list or an object, return its
+    length instead.
     """
     if isinstance(value, list):
         return f"a list of {counted(len(value), 'item')}"
@@ -192,8 +192,8 @@ def in_few_words(value: JSON, most: int = 80) -> str:
 def differing_lines(old: list[str], new: list[str], most: int) -> list[str]:
     """Return the lines of a unified diff, each beginning with " ", "+", "-" or "@@".
 
-    The header is left out, and so is the place of the change if there is only one. If there are
-    more than `most` lines, the last one is `CUT`.
+    The header is left out, and so is the "@@" line if there is only one. If there are more than
+    `most` lines, the last one is `CUT`.
     """
     compared = difflib.unified_diff(old, new, lineterm="", n=2)
     lines = list(islice(compared, 2, 3 + most))
@@ -213,14 +213,14 @@ _BREAKS: Final = re.compile(r"(?<=\w[/_-])(?=[\w.])|(?<=\w\.)(?=[^\W\d_])")
 
 
 def breakable(text: str | Path) -> Markup:
-    """Return a text in which a line can also end after the separators of a path or a name, so that
-    a narrow window does not break them within a word.
+    """Return a text whose lines can also break after the separators in a path or a name, so that a
+    narrow window does not break them within a word.
     """
     return Markup("<wbr>").join(_BREAKS.split(printable(str(text))))
 
 
 def coded(text: str) -> Markup:
-    """Return a text that is `breakable`, with the parts between backticks, such as commands, shown
+    """Return a `breakable` text in which the parts between backticks, such as commands, are shown
     as code.
 
     If the number of backticks is odd, nothing is shown as code, unless the text was cut. In that
@@ -242,10 +242,10 @@ _COMMAND: Final = re.compile(r"`((?:ideabridge|pip) [^`]+)`")
 
 @dataclass(frozen=True, slots=True)
 class AdvicePart:
-    """A part of a sentence that advises a person.
+    """A part of a sentence that gives advice.
 
     Attributes:
-        text: the part. A command is without its backticks.
+        text: the text of the part. A command has no backticks.
         is_command: whether the part is a command for a terminal.
     """
 
@@ -254,7 +254,7 @@ class AdvicePart:
 
 
 def commands(sentence: str) -> list[AdvicePart]:
-    """Divide a sentence at the commands that it quotes between backticks."""
+    """Split a sentence at the commands that it quotes in backticks."""
     pieces = _COMMAND.split(sentence)
     parts = [AdvicePart(piece, place % 2 == 1) for place, piece in enumerate(pieces)]
     return [part for part in parts if part.text]
@@ -272,14 +272,14 @@ _HUES: Final = 8
 
 def initial(name: str) -> str:
     """Return the first letter or digit of a name, such as "C" for `Claude Code`, or its first
-    character if it has neither. Two letters could be read as a word, such as "No" for `notes`.
+    character if there is none. Two letters could be read as a word, such as "No" for `notes`.
     """
     word = _WORD_OF_NAME.search(name)
     return (word.group() if word else name)[:1].upper()
 
 
 def hue(name: str) -> int:
-    """Return the number of the colour that belongs to a name, from 1 to `_HUES`. It is the same on
+    """Return the number of the colour for a name, from 1 to `_HUES`. The number is the same on
     every page and in every process.
     """
     # These bits of the checksum give the usual names of servers different colours.
@@ -295,8 +295,8 @@ _LIGHTS: Final = {
 
 
 def light(status: ModuleStatus) -> str:
-    """Return the state of a server as one of these words: `up`, `idle`, `starting`, `needs
-    sign-in`, `failing` or `off`.
+    """Return a server's state as one of `up`, `idle`, `starting`, `needs sign-in`, `failing` and
+    `off`.
     """
     if status.needs_sign_in and status.state != "disabled":
         return "needs sign-in"
@@ -312,9 +312,9 @@ def without_login(text: str, server: str) -> str:
 
 
 def failure_reason(status: ModuleStatus) -> str:
-    """Return the reason why a server fails, in a few words, or "" if it does not fail.
+    """Return why a server is failing, in a few words, or "" if it is not failing.
 
-    The server's own page also shows hints and what the server wrote.
+    The server's page also shows hints and the server's output.
     """
     if status.error is None or light(status) != "failing":
         return ""
@@ -336,7 +336,7 @@ _NO_PROGRAM: Final = re.compile(
 
 
 def problem_of(status: ModuleStatus) -> str:
-    """Return a server's error as its page shows it, or "" for a server without an error."""
+    """Return a server's error as its page shows it, or "" if there is no error."""
     error = status.error or ""
     no_program = _NO_PROGRAM.fullmatch(error)
     if no_program is None:
@@ -349,7 +349,7 @@ _PLAIN_WORD: Final = re.compile(r"[a-z]+(?=[\s,:])")
 
 
 def capital(text: str) -> str:
-    """Return a text that begins with a capital letter, for a sentence of its own.
+    """Return a text with its first letter capitalized, to stand as a sentence.
 
     A text that begins with a key of a configuration file, such as `mcpServers.notes`, is unchanged.
     """
@@ -362,7 +362,7 @@ _QUOTED_NAME: Final = re.compile(r"'([^']+)'")
 
 
 def reason(text: str) -> Markup:
-    """Return a reason as a sentence of its own, with names in bold instead of quotes."""
+    """Return a reason as a separate sentence, with names in bold instead of quotes."""
     parts = _QUOTED_NAME.split(capital(text))
     shown = [
         Markup("<b>{}</b>").format(part) if place % 2 else Markup.escape(part)
@@ -373,12 +373,12 @@ def reason(text: str) -> Markup:
 
 
 def as_read_by(text: str, reader: str) -> str:
-    """Apply `deciders_as_read_by` as a filter of templates."""
+    """Apply `deciders_as_read_by` as a template filter."""
     return deciders_as_read_by(reader, text)
 
 
 def kind_of_tool(publication: Publication) -> str:
-    """Return what answers a call to a published tool: `recording`, `model`, `code` or `steps`."""
+    """Return what answers a call of a published tool: `recording`, `model`, `code` or `steps`."""
     if publication.answer == "recorded":
         return "recording"
     if publication.answer == "solve" or publication.plan is None:
@@ -395,7 +395,7 @@ _ANSWERED: Final = {
 
 
 def answered(publication: Publication) -> str:
-    """Return a text about what answers a call to a published tool."""
+    """Return a phrase that says what answers a call of a published tool."""
     return _ANSWERED[kind_of_tool(publication)]
 
 
@@ -408,7 +408,7 @@ _MINDS: Final = {
 
 
 def answerer(mind: str) -> str:
-    """Return words for the mind that answers the Requests of a run, given the name of the mind."""
+    """Return a phrase for the mind that answers a run's Requests, given the mind's name."""
     return _MINDS.get(mind, mind)
 
 

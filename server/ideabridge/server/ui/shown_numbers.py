@@ -1,4 +1,4 @@
-"""Write numbers for people. The page shows the exact values as JSON, too."""
+"""Shown numbers: formats numbers for people. The page also shows the exact values as JSON."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _MOST: Final = 4
 
 
 def shown_numbers(numbers: Sequence[int | float]) -> list[str]:
-    """Return the numbers of a column: without `.0` if all are whole, and otherwise with equally
-    many decimals. No number is rounded, so a column that needs many decimals is unchanged.
+    """Return the numbers of a column as text: without `.0` if all are whole numbers, otherwise with
+    the same number of decimals. No number is rounded, so a column that needs many decimals is
+    unchanged.
     """
     texts = [readable_json(number) for number in numbers]
     if not all(map(_DECIMAL.fullmatch, texts)):
@@ -36,6 +37,6 @@ def shown_numbers(numbers: Sequence[int | float]) -> list[str]:
 
 
 def _with_decimals(text: str, decimals: int) -> str:
-    """Return a number with zeros at its end, so that it has a number of decimals."""
+    """Return a number padded with zeros to the given number of decimals."""
     before, _, fraction = text.partition(".")
     return f"{before}.{fraction.ljust(decimals, '0')}"

@@ -1,12 +1,12 @@
 """Let visitors sign in to servers on the page (OAuth).
 
-The visitor's browser opens the address of the authorization server, and is then redirected to a
-port on the machine that runs this server. A browser on another machine cannot open that address, so
-the visitor pastes it.
+The visitor's browser opens the authorization server's URL, and is then redirected to a port on the
+machine that runs this server. A browser on another machine cannot open that URL, so the visitor
+pastes it into the page.
 
-If everybody uses the server with one sign-in, the owner signs in. This needs a session that began
-with the owner's link, because somebody else could sign in with an account of their own, which all
-calls would then use. Otherwise, users sign in for their own calls.
+If all callers share one sign-in to a server, the owner signs in. This requires a session that began
+with the owner's link, because otherwise someone else could sign in with their own account, which
+all calls would then use. If callers do not share a sign-in, users sign in for their own calls.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class Attempt:
 
     Attributes:
         server: the name of the server.
-        scope: the scope whose cancellation ends the attempt.
+        scope: the cancel scope that ends the attempt.
         person: the visitor, once the port is listening.
-        address: the place where the visitor signs in, once it is known.
-        kept_in: the place where the tokens are stored, once the visitor has signed in.
-        problem: the reason why the attempt has failed.
-        connection_problem: the reason why the server cannot be used after the sign-in, or "".
-        is_over: whether the attempt has ended. After the sign-in, the server is connected first.
-        known: set once the page can show something about the attempt: an address, a result or a
-            problem.
+        address: the URL at which the visitor signs in, or "" until it is known.
+        kept_in: where the tokens are stored, or None until the visitor has signed in.
+        problem: why the attempt failed, or "".
+        connection_problem: why the server cannot be used after the sign-in, or "".
+        is_over: whether the attempt has ended. An attempt that succeeds connects to the server
+            before it ends.
+        known: set once the attempt has something to show: a URL, a result or a problem.
     """
 
     server: str
@@ -80,10 +80,10 @@ class Attempt:
     known: anyio.Event = field(default_factory=anyio.Event)
 
     def show(self, address: str) -> None:
-        """Record the address at which the visitor signs in.
+        """Record the URL at which the visitor signs in.
 
         Raises:
-            SignInError: a browser must not open the address.
+            SignInError: a browser must not open the URL.
         """
         # Check the scheme, because the address comes from a server, and a link with another scheme
         # could run a script.
@@ -118,11 +118,11 @@ class SignInPages:
         ]
 
     def _expect_server(self, request: Request) -> str:
-        """Return the name of the server in the path, if the visitor sees the server and is allowed
-        to sign in.
+        """Return the name of the server in the path, if the visitor can see the server and may sign
+        in.
 
         Raises:
-            UnknownToolError: the visitor sees no such server.
+            UnknownToolError: the visitor can see no such server.
             NoSignInError: nobody can sign in to the server.
             NotTheOwnerError: only the owner can sign in to the server.
         """
@@ -138,7 +138,7 @@ class SignInPages:
         return name
 
     async def show(self, request: Request) -> Response:
-        """Show how the visitor can sign in or, after an attempt, whether it succeeded."""
+        """Show how the visitor can sign in or, after an attempt, whether it was successful."""
         name = self._expect_server(request)
         visitor = visitor_of(request)
         attempt = self._attempts.get((visitor.caller, name))
@@ -155,8 +155,8 @@ class SignInPages:
         )
 
     def _who_acts(self, name: str, visitor: Visitor) -> str:
-        """Return a sentence about the people whose calls use the visitor's sign-in. Return "" if
-        ideabridge has no users, so that all calls are the visitor's.
+        """Return a sentence that says whose calls use the visitor's sign-in, or "" if ideabridge
+        has no users and all calls are the visitor's.
         """
         if user_of(visitor.caller) is not None:
             return "Only your own calls use this sign-in."
@@ -167,7 +167,7 @@ class SignInPages:
         return "The calls of all users use this sign-in."
 
     async def begin(self, request: Request) -> Response:
-        """Begin to sign in, and end any earlier attempt by the same visitor."""
+        """Start a sign-in, and end any earlier attempt by the same visitor."""
         name = self._expect_server(request)
         visitor = visitor_of(request)
         key = (visitor.caller, name)
@@ -182,7 +182,7 @@ class SignInPages:
         return self._site.back(request, f"/modules/{quote(name)}/sign-in")
 
     async def paste(self, request: Request) -> Response:
-        """Accept the address to which the visitor's browser was redirected."""
+        """Accept the URL to which the visitor's browser was redirected."""
         name = self._expect_server(request)
         attempt = self._attempts.get((visitor_of(request).caller, name))
         if attempt is None or attempt.person is None or attempt.is_over:
@@ -210,7 +210,7 @@ class SignInPages:
         return self._site.back(request, page, f"You are signed out of {name}.")
 
     async def _attempt(self, attempt: Attempt, visitor: Visitor) -> None:
-        """Sign in, and let this process use the server immediately. A failure ends only the
+        """Sign in, so that this process can use the server immediately. A failure ends only the
         attempt, not this process.
         """
         try:
@@ -224,7 +224,7 @@ class SignInPages:
             self._site.stir()
 
     def _problem(self, attempt: Attempt, error: Exception) -> str:
-        """Return the reason why an attempt has failed, as text for the visitor."""
+        """Return why an attempt failed, as text for the visitor."""
         known = _own_error(error)
         if known is not None:
             return str(known)
@@ -274,7 +274,7 @@ class SignInPages:
 
 
 def can_sign_in(entry: ModuleConfiguration, visitor: Visitor) -> bool:
-    """Return whether the page lets a visitor sign in to a server."""
+    """Return whether a visitor can sign in to a server on the page."""
     user = user_of(visitor.caller)
     try:
         expect_sign_in("", entry, user)
@@ -286,7 +286,7 @@ def can_sign_in(entry: ModuleConfiguration, visitor: Visitor) -> bool:
 def servers_to_sign_in_to(bridge: Bridge, visitor: Visitor) -> set[str]:
     """Return the names of the servers that need the visitor to sign in.
 
-    Users have connections of their own, about which the servers' states say nothing.
+    Users have connections of their own, which the servers' states say nothing about.
     """
     if user_of(visitor.caller) is not None:
         return set()
@@ -298,7 +298,7 @@ def servers_to_sign_in_to(bridge: Bridge, visitor: Visitor) -> set[str]:
 
 
 def _own_error(error: BaseException) -> IdeabridgeError | None:
-    """Return the first of ideabridge's own errors in nested exception groups."""
+    """Return the first ideabridge error in nested exception groups."""
     if isinstance(error, IdeabridgeError):
         return error
     if not isinstance(error, BaseExceptionGroup):

@@ -1,8 +1,8 @@
 """The site that serves the pages, with their routes and templates.
 
 Every page is rendered on the server, works without JavaScript, and is an ordinary document with
-links and forms. The script `static/ui.js` does only what a document cannot do: when the store has
-changed, it loads the page again and replaces the elements marked `data-live`.
+links and forms. The script `static/ui.js` only does what a document cannot: when the store has
+changed, it reloads the page and replaces the elements marked `data-live`.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _UNKNOWN: Final = tuple(_LISTS)
 
 
 class _Noted:
-    """ASGI middleware that notes the revision of the site before a page reads anything."""
+    """ASGI middleware that records the revision of the site before a page reads anything."""
 
     def __init__(self, app: ASGIApp, revision: Callable[[], str]) -> None:
         self._app = app
@@ -118,7 +118,7 @@ class Site:
         bridge: the bridge.
         front: the server.
         workspace: see above.
-        prefix: the path that the paths of all pages begin with.
+        prefix: the path with which the paths of all pages begin.
         address: the path at which clients reach the server.
         histories: the journals that pages read.
     """
@@ -142,8 +142,8 @@ class Site:
         self._titles: dict[str | None, tuple[list[Tool], ToolTitles]] = {}
 
     def application(self, routes: Iterable[Route]) -> Starlette:
-        """Return the application with its own routes and those of the pages. Requests pass through
-        `Access` before they reach it.
+        """Return the application with its own routes and the routes of the pages. `Access` checks
+        requests before they reach it.
         """
         return Starlette(
             routes=[
@@ -170,13 +170,13 @@ class Site:
     # -- services for pages ------------------------------------------------------------------------
 
     def page(self, request: Request, template: str, *, code: int = 200, **values: Any) -> Response:
-        """Return a page made from a template, with the frame that all pages have."""
+        """Return a page rendered from a template, with the frame that all pages have."""
         return HTMLResponse(self._rendered(request, template, values)(), code)
 
     async def page_beside(
         self, request: Request, template: str, *, code: int = 200, **values: Any
     ) -> Response:
-        """Return a page with values that can be large. A thread renders its text."""
+        """Return a page whose values may be large, so that it is rendered in a thread."""
         text = await compute_in_thread(self._rendered(request, template, values))
         return HTMLResponse(text, code)
 
@@ -190,7 +190,7 @@ class Site:
 
     def frame(self, request: Request) -> JSONObject:
         """Return the values that the templates of all pages need. This method removes the messages
-        from the visitor, so that each is shown only once.
+        from the visitor, so that each message is shown only once.
         """
         visitor = visitor_of(request)
         notes: list[Note] = []
@@ -223,15 +223,15 @@ class Site:
         }
 
     def waiting(self, visitor: Visitor) -> int:
-        """Return the number of runs, up to 100, that are waiting for this visitor's decision."""
+        """Return the number of runs, up to 100, that are waiting for the visitor's decision."""
         store = self.bridge.store
         statuses = ("needs_approval",)
         records = store.runs.newest(visitor.scope, statuses, limit=100, rooms=False)
         return len(records)
 
     def revision(self) -> str:
-        """Return a string that changes whenever the store or the state of a server changes, or
-        `stir` is called.
+        """Return a string that changes whenever the store or a server's state changes or `stir` is
+        called.
         """
         states = [(status.name, status.state) for status in self.bridge.modules.statuses()]
         digest = hashlib.sha256(repr(states).encode()).hexdigest()[:12]
@@ -243,14 +243,14 @@ class Site:
         self._stirred += 1
 
     def servers(self, visitor: Visitor) -> list[ModuleStatus]:
-        """Return the statuses of the servers that the visitor's profile has."""
+        """Return the statuses of the servers in the visitor's profile."""
         offer = self.bridge.offer.to(visitor.caller)
         statuses = self.bridge.modules.statuses()
         return [status for status in statuses if offer.has_server(status.name)]
 
     def titles(self, visitor: Visitor) -> ToolTitles:
-        """Return the titles of the tools that the visitor's profile has. Titles of a server that is
-        not connected are those of its latest list.
+        """Return the titles of the tools in the visitor's profile. A server that is not connected
+        has the titles from its latest list.
         """
         offer = self.bridge.offer.to(visitor.caller)
         profile = None if offer.profile is None else offer.profile.name
@@ -266,12 +266,12 @@ class Site:
 
     def unused_files(self, visitor: Visitor) -> list[str]:
         """Return a sentence for each configuration file or tool file whose current content is not
-        in force. Only the owner and admins see these sentences.
+        in effect. Only the owner and admins see these sentences.
         """
         return self.bridge.configuration.unused_files if visitor.manages else []
 
     def record(self, request: Request, run_id: str) -> RunRecord:
-        """Return a run that the visitor is allowed to see.
+        """Return a run that the visitor may see.
 
         Raises:
             UnknownRunError: no run has this id, or it belongs to someone else.
@@ -291,7 +291,7 @@ class Site:
 
         Args:
             request: the request.
-            page: the path of the page after the prefix of this site.
+            page: the path of the page, without the prefix of this site.
             message: the message, or "".
             kind: `ask` if the message says that something still has to be done.
             link: the page that the message links to, or None.
@@ -301,8 +301,8 @@ class Site:
         return RedirectResponse(f"{self.prefix}{page}", 303)
 
     def changing(self, work: Callable[[Request], Awaitable[Response]]) -> Handler:
-        """Return a handler for a form. If the work is refused, the handler redirects the visitor to
-        the page of the form, which shows the reason.
+        """Return a handler for a form. If `work` refuses the form, the handler redirects the
+        visitor to the form's page, which shows the reason.
         """
 
         async def handle(request: Request) -> Response:
@@ -365,8 +365,8 @@ class Site:
         return RedirectResponse(SIGN_IN, 303, {"Set-Cookie": cookie(request.scope, "")})
 
     async def _live(self, request: Request) -> Response:
-        """Send a server-sent event each time the store, or the state of a server, has changed since
-        the page was made, at most one per second.
+        """Send a server-sent event each time the store or a server's state has changed since the
+        page was rendered, at most one per second.
         """
         shown = request.query_params.get("since", "")
 
@@ -416,8 +416,8 @@ class Site:
     def refused(
         self, request: Request, status: int, title: str, why: str, way: PageLink = _HOME
     ) -> Response:
-        """Return a page that explains why something is not shown, and that links to another page.
-        Something that is merely missing is not shown as an alarm.
+        """Return a page that explains why something is not shown, with a link to another page. A
+        missing page does not look like an alarm.
         """
         is_missing = status == 404
         return self.page(
@@ -431,9 +431,7 @@ class Site:
         )
 
     def _from(self, request: Request) -> str:
-        """Return the page that contains the form, as a path on this site, according to
-        `Referer`.
-        """
+        """Return the path of the page that contains the form, according to `Referer`."""
         parts = urlsplit(request.headers.get("referer", ""))
         is_here = parts.path.startswith(f"{self.prefix}/")
         same = is_here and parts.netloc == request.headers.get("host")

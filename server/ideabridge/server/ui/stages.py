@@ -1,7 +1,7 @@
-"""Find which calls of a run ran at the same time, and in which order.
+"""Stages: which calls of a run ran at the same time, and in what order.
 
-The sentence about a run, its timeline and its graph all tell the calls in this order, unless the
-run has more calls than the sentence names.
+The sentence about a run, its timeline and its graph all use this order, unless the run has more
+calls than the sentence names.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MOST_NAMED: Final = 6
 def stages_of(bars: Iterable[CallBar]) -> list[list[CallBar]]:
     """Return the calls that have started, in stages.
 
-    All calls of a stage ran at the same time. A stage begins when a call starts after another call
-    of the stage before has ended. The calls of a stage are in the order in which they were listed.
+    All calls of a stage ran at the same time. A new stage begins when a call starts after a call of
+    the previous stage has ended. Within a stage, calls keep the order in which they were listed.
     """
     begun = [(bar.started, bar) for bar in bars if bar.started is not None]
     begun.sort(key=lambda pair: pair[0])
@@ -44,10 +44,10 @@ def stages_of(bars: Iterable[CallBar]) -> list[list[CallBar]]:
 def in_order(trace: Trace) -> list[CallBar]:
     """Return the calls of a run and the answers from its mind, in the order of the timeline.
 
-    If the sentence about the run names the calls, this is the order in which they began. Calls of
-    the same stage are in the order in which they were listed. A call that has not started has the
-    time at which somebody was asked about it; without a question, it is among the last. The calls
-    of a larger run are in the order in which they were listed, which is the same each time.
+    If the sentence about the run names the calls, they are in the order in which they began, and
+    calls of the same stage are in the order in which they were listed. A call that has not started
+    is placed at the time at which someone was asked about it or, if nobody was asked, among the
+    last. The calls of a larger run are always in the order in which they were listed.
     """
     rows: Sequence[CallBar] = [*trace.minds, *trace.bars]
     if len(trace.bars) > MOST_NAMED:

@@ -1,4 +1,4 @@
-"""Describe a suggested tool to a person who has not seen its calls."""
+"""Suggested: describes a suggested tool for a person who has not seen its calls."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _MOST_DOUBTS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class SuggestedTool:
-    """A suggestion in the form in which its card shows it.
+    """A suggestion as its card shows it.
 
     Attributes:
         suggestion: the suggestion.
         title: a description of the steps.
-        steps: the titles of the tools of the first steps, or nothing if the title names all steps.
-        asks_for: the parameters that callers must pass, those with the same value once.
-        doubts: what a person still has to choose, as parts of a sentence.
-        review: the query string of the page on which a person reviews the tool before publishing
-            it.
+        steps: the titles of the first steps' tools, or none if the title names all steps.
+        asks_for: the parameters that callers must pass. Parameters with the same value are listed
+            once.
+        doubts: what a person still has to choose, as phrases.
+        review: the query string of the page for reviewing the tool before it is published.
     """
 
     suggestion: Suggestion
@@ -91,7 +91,7 @@ def _doubts(suggestion: Suggestion, titles: ToolTitles) -> list[str]:
 
 
 def _step_at(point: OpenPoint) -> int | None:
-    """Return the number of the call that a point is about, or None if it is not about a whole
+    """Return the number of the call that `point` is about, or None if it is not about a whole
     call.
     """
     head, _, number = point.at.partition(".")
@@ -99,8 +99,8 @@ def _step_at(point: OpenPoint) -> int | None:
 
 
 def _without_results(dropped: list[str], steps: int) -> str:
-    """Return what to choose about steps whose results the tool neither uses nor returns, given the
-    titles of the tools of these steps.
+    """Return what to choose if the tool neither uses nor returns the results of some steps, given
+    the titles of these steps' tools.
     """
     if len(dropped) == steps and steps > 1:
         return "which result it returns"

@@ -1,4 +1,4 @@
-"""Describe the faults in a text that a person wrote, with the line of each fault."""
+"""Faults: describes the faults in a text that a person wrote, with their lines."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class TextFault:
     Attributes:
         where: the call, the output, or "" for the whole text.
         message: a description of the fault.
-        line: the number of the line, from 1, or None if it is not known.
-        source: the text of this line, or "".
+        line: the line number, from 1, or None if unknown.
+        source: the text of that line, or "".
     """
 
     where: str
@@ -34,7 +34,9 @@ class TextFault:
 
     @classmethod
     def of(cls, message: str, text: str, where: str = "", line: int | None = None) -> TextFault:
-        """Return a fault in a text. If no line is given, the message may name one."""
+        """Return a fault in a text. Without `line`, the line comes from the message if it names
+        one.
+        """
         named = _LINE.search(message)
         if line is None and named is not None:
             line = int(named[1])

@@ -1,4 +1,4 @@
-"""Show the calls of a run as rows with bars, and why each call waited."""
+"""Timeline: the calls of a run as rows with bars, and the reasons why calls waited."""
 
 from __future__ import annotations
 
@@ -85,15 +85,15 @@ class Row:
     Attributes:
         number: the number of the call, or -1 for an answer from the mind.
         name: the name of the tool, or of the mind.
-        title, place: the title of the tool, and the place of the call; see `CallName`.
+        title, place: the title and the place of the call; see `CallName`.
         left, width: the position and width of the bar that shows the execution, in per cent of the
             run, or None before the execution starts.
-        asked: the bar from the first question about the call to the last decision on it.
-        waited: the bar from the listing of the call to its start, or to the question about it if
-            it has not started.
-        took: the time that the call ran, in seconds.
-        elapsed: the time since the call was listed, in seconds, while it waits; otherwise None.
-        why: the reason why the call waited.
+        asked: the bar from the first question about the call to the last decision.
+        waited: the bar from the listing of the call to its start, or to the question about it if it
+            has not started.
+        took: how long the call ran, in seconds.
+        elapsed: the time since the call was listed, in seconds, or None unless the call is waiting.
+        why: why the call waited.
     """
 
     number: int
@@ -116,18 +116,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """One page of the rows of a run.
+    """One page of a run's rows.
 
     Attributes:
         first: the position of the page's first row among the chosen rows.
         total: the number of chosen rows.
         most: the largest number of calls that ran at the same time.
         density: the number of calls that ran during each part of the run, as (x, height) in per
-            cent; empty if the run has only one page.
+            cent, or empty if the run has only one page.
         seconds: the seconds that the run has taken so far.
-        ticks: the texts of the equally spaced marks on the axis.
-        breaks: the (left, width, seconds) of each idle stretch that is drawn shorter; left and
-            width are in per cent.
+        ticks: the labels of the equally spaced marks on the axis.
+        breaks: the (left, width, seconds) of each shortened idle stretch, with left and width in
+            per cent.
     """
 
     rows: list[Row]
@@ -141,10 +141,10 @@ class Timeline:
 
     @property
     def labels(self) -> list[str]:
-        """The texts of the marks, without the last one, for the head of the rows.
+        """The labels of all marks except the last, for the head of the rows.
 
-        Each text begins at its mark. A text that would run into the text of a stretch that is drawn
-        shorter is empty.
+        Each label begins at its mark. A label that would run into that of a shortened stretch is
+        empty.
         """
         texts: list[str] = []
         for number, text in enumerate(self.ticks[:-1]):
@@ -161,8 +161,8 @@ class ChosenRows:
 
     Attributes:
         first: the position of the page's first row among these rows.
-        status: the status of the rows, or "" for all.
-        tool: the name of the tool of the rows, or "" for all.
+        status: the status of the rows, or "" for any status.
+        tool: the name of the rows' tool, or "" for any tool.
     """
 
     first: int = 0
@@ -191,13 +191,12 @@ def timeline(
 
     Args:
         trace: the trace of the run.
-        machine: the machine of the folded journal, which knows why calls waited, and the exact
-            status of calls that never started; None if the journal was not folded.
+        machine: the machine of the folded journal, which knows why calls waited and the exact
+            status of calls that never started, or None if the journal was not folded.
         titles: the titles of the tools.
         chosen: the rows to return.
-        now: the time at which calls that are still running end in the timeline, or None for the
-            current time.
-        is_left: whether no process executes the run, so that none of its calls is still running.
+        now: when calls that are still running end in the timeline, or None for the current time.
+        is_left: whether no process drives the run, so that none of its calls is still running.
     """
     bars = in_order(trace)
     end = trace.ended or now or time.time()
@@ -279,8 +278,8 @@ def _row(
 
 
 def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
-    """Return the times at which each call or answer that has a bar began and ended. A call or an
-    answer that is still running ends at `end`.
+    """Return when each call or answer that has a bar began and ended. Those still running end at
+    `end`.
     """
     ran: list[tuple[float, float]] = []
     for bar in bars:
@@ -290,8 +289,8 @@ def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
 
 
 def bar_status(bar: CallBar, progress: Progress | None) -> str:
-    """Return the status of a bar as pages show it. `progress` is the state of its call, or None if
-    the journal is not folded.
+    """Return the status of a bar on pages. `progress` is the state of its call, or None if the
+    journal is not folded.
     """
     if progress is None:
         return bar.status
@@ -303,8 +302,8 @@ def bar_status(bar: CallBar, progress: Progress | None) -> str:
 
 
 def call_status(progress: Progress) -> str:
-    """Return the status of a call as pages show it: a call that was denied, or that never started,
-    has not failed.
+    """Return the status of a call on pages, where a call that was denied or never started has not
+    failed.
     """
     if progress.status is CallStatus.FAILED:
         kind = read_failure(progress.error).kind
@@ -326,10 +325,9 @@ def _length(stretch: tuple[float, float]) -> float:
 
 
 class Axis:
-    """The time axis. A run can wait for a person for hours, so a long idle stretch is drawn shorter
-    than to scale.
+    """The time axis. A run can wait hours for a person, so long idle stretches are shortened.
 
-    `points` contains the ends of the stretches, as (seconds since 1970, per cent). Between two
+    `points` contains the ends of these stretches, as (seconds since 1970, per cent). Between two
     points, time is drawn to scale.
 
     Attributes:
@@ -355,10 +353,10 @@ class Axis:
     ) -> Axis:
         """Return the axis of a run from its beginning to its end.
 
-        `ran` contains the spans in which something ran. With `is_round`, an axis without a break is
-        extended until each quarter of it is a round time. On an axis with breaks, the breaks get
-        the width at which a quarter of the axis is a round time. The marks before the first break
-        are then round.
+        `ran` contains the time spans in which something ran. With `is_round`, an axis without
+        breaks is extended so that each quarter is a round time. If the axis has breaks, their width
+        is chosen so that a quarter of the axis is a round time, which makes the marks before the
+        first break round.
         """
         gaps = _gaps(ran, begun, end)
         work = end - begun - sum(map(_length, gaps))
@@ -411,8 +409,8 @@ class Axis:
         return self._points[-1][0]
 
     def stretch(self, start: float | None, finish: float | None) -> tuple[float, float] | None:
-        """Return the (left, width) of a time span in per cent, or None if it is too short to be
-        noticed.
+        """Return the (left, width) of a time span in per cent, or None if it is too short to
+        notice.
         """
         if start is None or finish is None or finish - start < _NOTICED:
             return None
@@ -420,11 +418,10 @@ class Axis:
         return left, max(_NARROWEST, self.place(finish) - left)
 
     def ticks(self) -> list[str]:
-        """Return the times at five equally spaced places, counted from the beginning.
+        """Return the times at five equally spaced positions, counted from the beginning.
 
-        If two times have the same text, the later text is empty. The text of a time within a
-        stretch that is drawn shorter is empty, too, because the mark of the stretch says how long
-        the stretch was.
+        If two labels are the same, the later one is empty. Labels within a shortened stretch are
+        empty, too, because the stretch's own label says how long it was.
         """
         begun = self._points[0][0]
         breaks = self.breaks()
@@ -436,7 +433,7 @@ class Axis:
         return texts
 
     def breaks(self) -> list[tuple[float, float, float]]:
-        """Return the (left, width, seconds) of each stretch that is drawn shorter."""
+        """Return the (left, width, seconds) of each shortened stretch."""
         return [
             (self.place(start), self.place(finish) - self.place(start), finish - start)
             for start, finish in self._idle
@@ -444,9 +441,7 @@ class Axis:
 
 
 def _tick(seconds: float) -> str:
-    """Return the text of a mark on an axis. The text is more precise than the text for the duration
-    of a call.
-    """
+    """Return the label of a mark on an axis, which is more precise than the duration of a call."""
     if seconds < 0.01:
         return f"{round(max(0.0, seconds) * 1000, 2):.3g} ms"
     if seconds >= _DAY:
@@ -455,7 +450,7 @@ def _tick(seconds: float) -> str:
 
 
 def _round_time(least: float) -> float:
-    """Return the shortest round time that is not shorter than a time, both in seconds."""
+    """Return the shortest round time that is at least as long as `least`, in seconds."""
     for step in _ROUND_TIMES:
         # Allow a small excess, because rounding errors can make a run of 200 ms appear slightly
         # longer.
@@ -465,10 +460,10 @@ def _round_time(least: float) -> float:
 
 
 def _round_width(drawn: float, idle: list[tuple[float, float]], least: float) -> float:
-    """Return the width of each break, in seconds, at which a quarter of the axis is a round time.
+    """Return the width of each break, in seconds, that makes a quarter of the axis a round time.
 
-    The width is `least` if the shortest idle stretch would otherwise be drawn longer than it was.
-    `drawn` is the time that is drawn to scale.
+    Return `least` if the shortest idle stretch would otherwise be drawn longer than it was. `drawn`
+    is the time that is drawn to scale.
     """
     quarter = _round_time((drawn + len(idle) * least) / 4)
     width = (4 * quarter - drawn) / len(idle)
@@ -537,7 +532,7 @@ def suppliers(progress: Progress) -> set[int]:
 
 
 def awaited(progress: Progress) -> dict[int, str]:
-    """Return the calls that a call waits for, each with a description of what it waits for."""
+    """Return the calls that a call waits for, each with the reason."""
     reasons = dict.fromkeys(progress.call.order, _ORDER)
     reasons.update(dict.fromkeys(progress.call.edges or (), _SUCCESS))
     reasons.update(dict.fromkeys(suppliers(progress), "its result"))
@@ -545,8 +540,7 @@ def awaited(progress: Progress) -> dict[int, str]:
 
 
 def why_waited(machine: Machine, bar: CallBar, trace: Trace, names: Sequence[CallName]) -> str:
-    """Return the reason why a call did not start when it was listed, or "" if it started
-    immediately.
+    """Return why a call did not start when it was listed, or "" if it started immediately.
 
     Args:
         machine: the machine of the folded journal.
@@ -591,13 +585,13 @@ def why_waited(machine: Machine, bar: CallBar, trace: Trace, names: Sequence[Cal
 
 
 def _note_on(machine: Machine, first: int, second: int, reason: str) -> str:
-    """Return the text after the name of a call that another one waited for.
+    """Return the text that follows the name of a call that another call waited for.
 
     Args:
         machine: the machine of the folded journal.
         first: the number of the call that was waited for.
-        second: the number of the call that waited.
-        reason: what it waited for; see `awaited`.
+        second: the number of the waiting call.
+        reason: why the call waited; see `awaited`.
     """
     if reason == _SUCCESS:
         return " to succeed (_after)"
@@ -621,8 +615,8 @@ def _may_change(machine: Machine, call: int) -> bool:
 
 
 def _with_name(decider: str, names: Sequence[CallName]) -> str:
-    """Return who decided about a call. If this was a grant, it has the name of the call for which
-    somebody gave it.
+    """Return who decided about a call. If the decider was a grant, name the call for which it was
+    given.
     """
     grant = _GRANT.match(decider)
     if grant is None or int(grant[1]) >= len(names):
@@ -631,7 +625,7 @@ def _with_name(decider: str, names: Sequence[CallName]) -> str:
 
 
 def _last(trace: Trace, before: Iterable[int], waiting: CallBar) -> int | None:
-    """Return the call that ended last among the calls that another call waited for.
+    """Return the call that ended last among those that another call waited for.
 
     If the waiting call has neither started nor ended, a call that has not ended takes precedence.
     """

@@ -1,9 +1,9 @@
 """Show whether calls to a tool ask a person first, and why, and let a visitor change this.
 
-A visitor lets a tool run without asking by a standing rule, as if they had answered *always* to one
-of its calls. The form that gives such a rule must contain the seal of exactly what the rule would
-cover: the tool as its server defines it, the way the server starts, the workspace and the caller.
-So a tool that has changed since the page was shown is not allowed.
+With a standing rule, a visitor lets a tool run without asking, as if they had answered *always* to
+one of its calls. The form that gives such a rule must contain the seal of exactly what the rule
+would cover: the tool as its server defines it, the way the server starts, the workspace and the
+caller. Therefore, the form cannot allow a tool that has changed since the page was shown.
 """
 
 from __future__ import annotations
@@ -60,22 +60,23 @@ _REPEATED: Final = frozenset({*DECLARED.values(), _TRUSTED["server"], _UNDECLARE
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """A tool, and the rule that applies when a plan calls it.
+    """A tool, with the rule that applies when a plan calls it.
 
     Attributes:
         tool: the tool.
-        page: the path of the tool's own page; see `page_of`.
+        page: the path of the tool's page; see `page_of`.
         verdict: `allow`, `ask` or `deny`.
-        reason: the reason for the verdict, as a sentence without a full stop, or "" if nobody has
-            to be told.
+        reason: the reason for the verdict, as a sentence without a full stop, or "" if it need not
+            be shown.
         hints: the hints that the server gives about the tool, in words.
         trusts: `server` or `settings` if the tool runs without asking only because its server, or a
-            person's settings, say that it only reads; otherwise "".
-        follows_server: whether the tool would run without asking if a person's settings did not say
-            that it changes something, because its server says that it only reads.
-        allowed_by: the standing rule of the visitor that lets the tool run without asking, or None
-            if no rule applies, or if the tool runs without asking in any case.
-        can_be_allowed: whether a standing rule of the visitor can let the tool run without asking.
+            person's settings, say that it is read-only, otherwise "".
+        follows_server: whether the tool, which its server calls read-only, would run without asking
+            if a person's settings did not say that it changes something.
+        allowed_by: the visitor's standing rule that lets the tool run without asking, or None if
+            there is none or the tool never asks anyway.
+        can_be_allowed: whether the visitor can give a standing rule that lets the tool run without
+            asking.
     """
 
     tool: Tool
@@ -90,8 +91,8 @@ class ToolRow:
 
     @property
     def claim(self) -> str:
-        """What the server, or a tool without one, says about its changes, in a few words, or "".
-        A person's settings do not change what a server says.
+        """What the server, or a tool without a server, says about the tool's changes, in a few
+        words, or "". A person's settings do not affect this.
         """
         annotations = (self.tool.passes_to or self.tool).annotations
         if annotations.read_only:
@@ -104,18 +105,18 @@ class ToolRow:
 
     @property
     def further_reason(self) -> str:
-        """The reason for the verdict, or "" if it only repeats the server's claim."""
+        """The reason for the verdict, or "" if it merely repeats the server's claim."""
         return "" if self.tool.module and self.reason in _REPEATED else self.reason
 
     @property
     def further_hints(self) -> list[str]:
-        """The hints without the one that explains why the tool runs without asking."""
+        """The hints, except the one that explains why the tool runs without asking."""
         return [hint for hint in self.hints if not self.trusts or hint != _ONLY_READS]
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedRule:
-    """A standing rule that a page offers to give.
+    """A standing rule that a visitor can give on a page.
 
     Attributes:
         rule: the rule, which is not stored yet.
@@ -127,8 +128,8 @@ class OfferedRule:
 
 
 def page_of(bridge: Bridge, tool: Tool) -> str:
-    """Return the path of the page with a form that calls a tool, below the path of all pages, or ""
-    if the tool has no page.
+    """Return the path of the page with the form that calls a tool, relative to the path of all
+    pages, or "" if the tool has no page.
     """
     if tool.module is None:
         # If a server has this name, the pages below this path are its own.
@@ -143,7 +144,7 @@ def page_of(bridge: Bridge, tool: Tool) -> str:
 
 
 def tool_row(bridge: Bridge, tool: Tool, visitor: Visitor) -> ToolRow:
-    """Return a tool with the rule that applies to the visitor's calls to it."""
+    """Return the row for a tool, with the rule that applies to the visitor's calls of it."""
     decide = policy_named(bridge.configuration.approval_setting)
     verdict = decide(tool, {})
     annotations = tool.annotations.to_json()
@@ -172,8 +173,8 @@ def tool_row(bridge: Bridge, tool: Tool, visitor: Visitor) -> ToolRow:
 
 
 def _chosen_read_only(bridge: Bridge, tool: Tool) -> bool | None:
-    """Return what a person's settings say about whether a tool only reads, or None if they do not
-    say it.
+    """Return whether a person's settings say that a tool is read-only, or None if they do not
+    say.
     """
     if tool.module is None or tool.module not in bridge.modules:
         return None
@@ -199,7 +200,7 @@ def _trusted(
 
 
 def _reason(tool: Tool, verdict: PolicyVerdict, trusts: Literal["server", "settings", ""]) -> str:
-    """Return the reason for a verdict about a tool, in plain words; see `ToolRow.reason`."""
+    """Return the reason for a verdict about a tool in plain words; see `ToolRow.reason`."""
     if trusts:
         return _TRUSTED[trusts]
     if verdict.why == f"{named_tool(tool)} {UNDECLARED}":
@@ -214,11 +215,11 @@ def _reason(tool: Tool, verdict: PolicyVerdict, trusts: Literal["server", "setti
 
 
 def offered_rule(bridge: Bridge, tool: Tool, visitor: Visitor) -> OfferedRule | None:
-    """Return the standing rule by which a visitor can let a tool run without asking, or None if
-    there can be none. This function reads the rules, so it blocks.
+    """Return the standing rule with which a visitor can let a tool run without asking, or None if
+    no such rule is possible. This function blocks, because it reads the rules.
 
     Raises:
-        StandingRuleError, StoreError: the visitor's rules cannot be read, or are too many.
+        StandingRuleError, StoreError: the visitor's rules cannot be read, or there are too many.
     """
     rules = bridge.standing_rules
     covered = coverable(tool)
@@ -232,17 +233,17 @@ def offered_rule(bridge: Bridge, tool: Tool, visitor: Visitor) -> OfferedRule | 
 
 
 def seal_of_rule(rule: StandingRule, visitor: Visitor) -> str:
-    """Return the string with which a form proves that its page showed what a rule covers."""
+    """Return the string that proves, as part of a form, that the page showed what a rule covers."""
     message = f"always {rule.covered}".encode()
     return hmac.new(visitor.secret.encode(), message, hashlib.sha256).hexdigest()
 
 
 def give_offered(bridge: Bridge, tool: Tool, visitor: Visitor, seal: str) -> StandingRule:
-    """Let a tool run without asking, for the calls of a visitor. This function blocks.
+    """Let a visitor's calls of a tool run without asking. This function blocks.
 
     Args:
         bridge: the bridge.
-        tool: the tool as its server lists it now.
+        tool: the tool as currently listed by its server.
         visitor: the visitor.
         seal: the seal from the form; see `OfferedRule`.
 

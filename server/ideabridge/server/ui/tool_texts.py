@@ -1,4 +1,4 @@
-"""Say in one sentence what a tool does, for the lists on a page. The tool's own page has its whole
+"""Tool texts: says in one sentence what a tool does, for lists. The page of a tool has its full
 description.
 """
 
@@ -32,12 +32,12 @@ _END_OF_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 def is_built_in(tool: Tool) -> bool:
-    """Return whether a tool is one of ideabridge's own, and not from a person's tool files."""
+    """Return whether a tool is one of ideabridge's own rather than from a person's tool files."""
     return tool.module is None and _descriptions().get(tool.name) == tool.description
 
 
 def has_built_in_name(name: str) -> bool:
-    """Return whether one of ideabridge's own tools has this name."""
+    """Return whether one of ideabridge's own tools has the given name."""
     return name in _descriptions()
 
 
@@ -47,8 +47,8 @@ def _descriptions() -> dict[str, str]:
 
 
 def about_tool(tool: Tool) -> str:
-    """Return a sentence about a tool: the first one of its description, or one in plain words if
-    the tool is built in.
+    """Return a sentence about a tool: the first sentence of its description or, if the tool is
+    built in, one in plain words.
     """
     if is_built_in(tool) and tool.name in _IN_PLAIN_WORDS:
         return _IN_PLAIN_WORDS[tool.name]
@@ -67,9 +67,9 @@ def opening_sentence(text: str) -> str:
 
 
 def request_with(sentence: str, values: Mapping[str, str]) -> str:
-    """Return a sentence with values. A value follows its name if the sentence contains the name:
-    `Find the orders of a customer` becomes `Find the orders of customer c1`. Otherwise the name and
-    the value follow the sentence.
+    """Return a sentence with values inserted. If the sentence contains a value's name, the value
+    follows the name: `Find the orders of a customer` becomes `Find the orders of customer c1`.
+    Otherwise, the name and the value follow the sentence.
     """
     named: list[str] = []
     for name, value in values.items():

@@ -1,8 +1,8 @@
-"""Give each tool one title on all pages. The title comes from the tool's server or file. If there
-is none, it is the tool's name in words.
+"""Tool titles: gives each tool the same title on all pages. The title comes from the tool's server
+or file or, if these give none, from the words of the tool's name.
 
-The title of a server's tool is a claim of the server, so it could imitate another tool. A title
-that could be mistaken is not shown.
+A title from a server is only a claim and could imitate another tool. A title that could be mistaken
+for another tool's is not shown.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _LONGEST: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class ToolTitles:
-    """The titles of the tools that a visitor is allowed to see.
+    """The titles of the tools that a visitor may see.
 
     Attributes:
-        by_server: for each server, the titles of its tools, keyed by name. A name has no title if
-            its words serve as the title. The server "" has the titles of the tools that a call can
-            name without a server.
+        by_server: for each server, the titles of its tools, keyed by name. A tool whose title is
+            just its name in words has no entry. The server "" has the titles of the tools that a
+            call can name without a server.
     """
 
     by_server: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
 
     @classmethod
     def of_tools(cls, tools: Iterable[Tool]) -> ToolTitles:
-        """Return the titles of tools that have different names."""
+        """Return the titles of tools, without titles that could be mistaken for another tool's."""
         listed = list(tools)
         shapes = Counter[tuple[str | None, str]]()
         for tool in listed:
@@ -72,7 +72,7 @@ class ToolTitles:
         return asdict(self)
 
     def of(self, name: str, server: str | None = None) -> str:
-        """Return the title of a tool. Without a server, it is the title of the tool of this process
+        """Return the title of a tool. Without `server`, return the title of this process's tool
         with this name or, if there is none, of the only tool with this name.
         """
         return self.by_server.get(server or "", {}).get(name) or readable(name)
@@ -82,7 +82,7 @@ class ToolTitles:
         return self.of(tool.name, tool.module)
 
     def with_server(self, name: str, server: str | None) -> str:
-        """Return the title of a tool with its server, such as `Add a note of notes`."""
+        """Return the title of a tool followed by its server, such as `Add a note of notes`."""
         title = self.of(name, server)
         return f"{title} of {server}" if server else title
 
@@ -109,7 +109,7 @@ NO_TITLES: Final = ToolTitles()
 
 
 def _title_of(tool: Tool) -> str:
-    """Return the title that a tool declares, or "" if it has none that a page can show."""
+    """Return the title that a tool declares, or "" if it declares none that a page can show."""
     declared = (tool.annotations.title or "").strip()
     beginning = declared[:_LONGEST]
     if visible(beginning) != beginning:
@@ -118,8 +118,8 @@ def _title_of(tool: Tool) -> str:
 
 
 def _texts_of(tool: Tool) -> list[str]:
-    """Return the texts by which a person could know a tool. No title of another tool of its server
-    can look like one of them.
+    """Return the texts by which people may know a tool, which no other tool of its server can
+    imitate with its title.
     """
     return [_title_of(tool), readable(tool.name), tool.name, tool.name_in_module]
 

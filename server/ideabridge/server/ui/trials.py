@@ -1,6 +1,6 @@
-"""The runs of a single tool that a person starts in the playground or on the tool's own page.
+"""Trials: runs of a single tool that a person starts in the playground or on the tool's page.
 
-The page shows what they return, beside the form that started them.
+The page shows their results beside the form that started them.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _MOST_ERRORS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A run of one tool, as a page with the form of the tool shows it.
+    """A run of a single tool, as shown on a page with the tool's form.
 
     Attributes:
         record: the run.
         status: the status of the run.
-        values: the parameters that the tool was called with.
+        values: the parameters with which the tool was called.
         errors: the first errors of the run.
-        output: the output of the run, or None if it has not produced one.
-        shown_output: the output as a page shows it, or None if the run has no output, or if the
-            page of the run alone can show it, because its journal is large.
+        output: the output of the run, or None if there is none yet.
+        shown_output: the output as a page shows it, or None if there is no output or, because the
+            journal is large, only the page of the run can show it.
         images: the images in the output.
     """
 
@@ -54,14 +54,14 @@ class Trial:
 
 
 async def page_after(run: Run, form: FormFields, page: str, version: int | None = None) -> str:
-    """Return the path of the page that shows a run after a form has started it. This is the page of
-    the form, unless a run that was started on a tool's own page is waiting for a person: then it is
-    the page of the run, where the person decides.
+    """Return the path of the page to show after a form has started a run. This is the page of the
+    form, except that a run started on a tool's page leads to the page of the run if it is waiting
+    for a person, who can decide there.
 
     Args:
         run: the run.
         form: the fields of the form.
-        page: the path of the tool's own page, below the path of all pages.
+        page: the path of the tool's page, relative to the path of all pages.
         version: the version of the tool that the page shows, or None for the current one.
     """
     status = await run.wait(AWAITED_SECONDS)
@@ -77,7 +77,7 @@ async def page_after(run: Run, form: FormFields, page: str, version: int | None 
 
 
 async def trial_of(site: Site, request: Request) -> Trial | None:
-    """Return the run identified by the page's URL, or None if the URL has no run.
+    """Return the run named in the page's URL, or None if the URL names none.
 
     Raises:
         UnknownRunError: no run has this id, or the visitor is not allowed to see it.

@@ -1,9 +1,9 @@
 """Read a server's entry from the page's forms, and fill in the form that changes an entry.
 
-Secrets never travel to the browser. The field for a secret is empty, and a field that stays empty
-leaves the value as it is. In a command or an address, `•••` stands for a secret, and for the same
-secret when the form is submitted again. In a form that was refused, `•••` stands for each value
-that a person has typed for a variable or a header.
+Secrets are never sent to the browser. The field for a secret is empty, and leaving it empty keeps
+the value. In a command or an address, `•••` stands for a secret, and for the same secret when the
+form is submitted. In a refused form, `•••` stands for each value that was typed for a variable or a
+header.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _SHOWN: Final = {"command", "args", "url", "env", "headers", "cwd", "disabled", 
 
 
 class FieldError(EntryError):
-    """The value of a field in a server's form cannot be used.
+    """Raised when the value of a field in a server's form cannot be used.
 
     Attributes:
         field: the name of the field, such as `name`, `command`, `env` or `timeout`.
@@ -85,8 +85,8 @@ class ValueField:
     Attributes:
         place: where the value is in the entry, such as `env.REGION`.
         name: the name of the variable or header.
-        text: the value of the variable or header, or "" if the value is not shown.
-        kept: the reason why the value is not shown and stays the same, or "" if it is shown.
+        text: the value of the variable or header, or "" if it is not shown.
+        kept: why the value is not shown and stays the same, or "" if it is shown.
     """
 
     place: str
@@ -107,11 +107,11 @@ class SettingField:
     Attributes:
         name: the name of the field.
         kind: `number`, `lines` or `choice`.
-        label: the name of the setting as people see it.
-        hint: a text that explains the setting.
+        label: the setting's name for people.
+        hint: an explanation of the setting.
         text: the value of the setting, or "" for the default.
         default: the default as text, or "".
-        choices: the (value, words) of a `choice`.
+        choices: the (value, label) of each option of a `choice`.
     """
 
     name: str
@@ -125,7 +125,7 @@ class SettingField:
 
 @dataclass(frozen=True, slots=True)
 class ServerFields:
-    """The form that changes a server.
+    """The contents of the form for editing a server.
 
     Attributes:
         seal: identifies the entry that the form was filled with.
@@ -134,7 +134,7 @@ class ServerFields:
         cwd: the folder in which the command runs, or "".
         values: the fields for variables and headers.
         settings: the fields for other settings.
-        others: the settings in the entry that the form does not contain.
+        others: the settings of the entry that are not in the form.
     """
 
     seal: str
@@ -146,7 +146,7 @@ class ServerFields:
     others: list[str]
 
     def as_typed(self) -> FormFields:
-        """Return the content of the form before anybody has changed it."""
+        """Return the content of the form before anything has been changed."""
         fields = [("kind", "command"), ("command", self.start), ("cwd", self.cwd)]
         if not self.is_program:
             fields = [("kind", "address"), ("address", self.start)]
@@ -164,7 +164,7 @@ def new_settings() -> list[SettingField]:
 
 
 def typed_entry(form: FormFields, visitor: Visitor) -> JSONObject:
-    """Return the entry of a new server that somebody has typed.
+    """Return the entry of a new server from a filled-in form.
 
     Raises:
         FieldError: the entry is incomplete, or a line is malformed.
@@ -190,8 +190,8 @@ def typed_entry(form: FormFields, visitor: Visitor) -> JSONObject:
 
 
 def _is_command(form: FormFields) -> bool:
-    """Return whether a form is about a command. The fields for the other kind of server are hidden,
-    so they are not read.
+    """Return whether a form describes a command. The fields for the other kind of server are
+    hidden, so they are not read.
     """
     kind = form.get("kind")
     if kind not in _KINDS:
@@ -263,7 +263,7 @@ def _pairs(
     what: str,
     expected: str,
 ) -> Iterable[tuple[str, str]]:
-    """Yield the name and the value on each line that is not empty."""
+    """Yield the name and value on each non-empty line."""
     for number, line in enumerate(form.get(field).splitlines(), 1):
         if not line.strip():
             continue
@@ -277,7 +277,7 @@ def _pairs(
 
 
 def _expect_no_variables(entry: JSONObject, visitor: Visitor) -> None:
-    """Raise `NotTheOwnerError` if an entry reads the owner's variables or secrets, and the visitor
+    """Raise `NotTheOwnerError` if an entry reads the owner's variables or secrets and the visitor
     is not the owner.
     """
     if not visitor.is_owner and "${" in encode_text(entry):
@@ -291,9 +291,9 @@ def _expect_no_variables(entry: JSONObject, visitor: Visitor) -> None:
 
 
 def expect_may_edit(entry: JSONObject, visitor: Visitor) -> None:
-    """Raise `NotTheOwnerError` if a visitor is not allowed to change an entry.
+    """Raise `NotTheOwnerError` if a visitor is not allowed to edit an entry.
 
-    A changed command runs with the owner's rights, and a changed address would receive the entry's
+    An edited command runs with the owner's rights, and an edited address would receive the entry's
     secrets.
     """
     if visitor.is_owner:
@@ -307,7 +307,7 @@ def expect_may_edit(entry: JSONObject, visitor: Visitor) -> None:
 
 
 def fields_of_entry(entry: JSONObject) -> ServerFields:
-    """Return the form that changes an entry, without its secrets."""
+    """Return the contents of the form for editing an entry, without secrets."""
     now = with_own_keys(entry)
     shown = shown_definition(now)
     values: list[ValueField] = []
@@ -395,12 +395,12 @@ def _setting_field(name: str, now: JSONObject) -> SettingField:
 
 
 def edited_entry(entry: JSONObject, form: FormFields, visitor: Visitor) -> JSONObject:
-    """Return an entry with the changes that somebody has made in its form.
+    """Return an entry with the edits from its form applied.
 
     Raises:
         FieldError: the value of a field cannot be used.
-        NotTheOwnerError: see `expect_may_edit`; or the new entry is a command, or reads the owner's
-            variables or secrets.
+        NotTheOwnerError: the visitor is not the owner, and either `expect_may_edit` forbids the
+            edit, or the edited entry is a command or reads the owner's variables or secrets.
     """
     expect_may_edit(entry, visitor)
     shown = fields_of_entry(entry)
@@ -429,7 +429,7 @@ def edited_entry(entry: JSONObject, form: FormFields, visitor: Visitor) -> JSONO
 def _edited_start(
     entry: JSONObject, shown: ServerFields, form: FormFields, visitor: Visitor
 ) -> dict[str, JSON]:
-    """Return the settings that change with a different command or address."""
+    """Return the settings that change if the command or address was edited."""
     is_command = _is_command(form)
     text = form.get("command" if is_command else "address").strip()
     if is_command == shown.is_program and text == shown.start:
@@ -449,7 +449,7 @@ def _edited_start(
 
 
 def _with_secrets(field: str, word: str, entry: JSONObject) -> str:
-    """Return a word that was typed into a field, with the secret that `•••` stands for filled in.
+    """Return a word typed into a field, with `•••` replaced by the secret that it stands for.
 
     Raises:
         FieldError: no word in the entry matches.
@@ -473,7 +473,7 @@ def _with_secrets(field: str, word: str, entry: JSONObject) -> str:
 def _edited_members(
     entry: JSONObject, part: str, shown: ServerFields, form: FormFields
 ) -> JSONObject:
-    """Return the variables or headers that stay, with their new values.
+    """Return the variables or headers that were not removed, with their new values.
 
     If a field is empty because the value is not shown, the variable or header keeps its value.
     """
@@ -492,12 +492,12 @@ def _edited_members(
 
 
 def _lines(text: str) -> str:
-    """Return the lines of a text, stripped and without empty lines."""
+    """Return the lines of a text, stripped and without blank lines."""
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def _setting(field: SettingField, text: str) -> JSON:
-    """Return the value of a setting that somebody has typed, or None for the default.
+    """Return the typed value of a setting, or None for the default.
 
     Raises:
         FieldError: the text is not a valid value for the setting.
@@ -524,11 +524,11 @@ def _setting(field: SettingField, text: str) -> JSON:
 
 
 def masked_form(form: FormFields, values: Sequence[ValueField] = ()) -> FormFields:
-    """Return a form to show again: `•••` in place of the values of variables and headers, except
-    those that the form showed before.
+    """Return a form to show again, with `•••` in place of the values of variables and headers,
+    except those that the form showed before.
 
     Args:
-        form: the form as somebody has filled it in.
+        form: the filled-in form.
         values: the fields for the variables and headers in the entry.
     """
     shown = {value.field: value.text for value in values}
@@ -547,7 +547,7 @@ def masked_form(form: FormFields, values: Sequence[ValueField] = ()) -> FormFiel
 def unmasked_form(form: FormFields, earlier: FormFields) -> FormFields:
     """Return a form in which each `•••` is replaced by the corresponding value from `earlier`.
 
-    A `•••` without a value in `earlier` is kept.
+    If `earlier` has no corresponding value, the `•••` stays.
     """
     fields: list[tuple[str, str]] = []
     for name, text in form.fields:
@@ -580,7 +580,9 @@ _LINES: Final = {"env": _LineKind(variable_of, "="), "headers": _LineKind(header
 
 
 def _masked_line(kind: _LineKind, line: str) -> str:
-    """Return a line with its value masked. A malformed line might be a secret as a whole."""
+    """Return a line with its value masked. A malformed line is masked completely, because all of it
+    might be a secret.
+    """
     pair = kind.read(line)
     if pair is None:
         return MASK if line else ""
@@ -601,13 +603,13 @@ def _unmasked_line(kind: _LineKind, line: str, known: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TypedValue:
-    """A value about which a person decides whether it is a secret.
+    """A value for which a person decides whether it is a secret.
 
     Attributes:
         place: where the value is in the entry, such as `env.REGION`.
         name: the name of the variable or header, or a description of any other place.
-        shown: the value; secrets in it are hidden.
-        is_secret: whether the value is taken to be a secret if nobody decides.
+        shown: the value, with any secrets hidden.
+        is_secret: whether the value is assumed to be a secret unless a person decides otherwise.
     """
 
     place: str
@@ -620,12 +622,12 @@ _PLACES: Final = re.compile(r"args\.(\d+)|url|command|cwd")
 
 
 def typed_values(entry: JSONObject, recognised: Iterable[str]) -> list[TypedValue]:
-    """Return the values about which a person decides: the variables and headers whose values are in
-    the entry itself, and whatever else is recognised as a secret.
+    """Return the values for a person to decide on: the variables and headers whose values are in
+    the entry itself, and anything else that is recognised as a secret.
 
     Args:
-        entry: the entry as a person typed it.
-        recognised: the places of the values that are recognised as secrets.
+        entry: the entry as typed.
+        recognised: where the values recognised as secrets are in the entry.
     """
     shown = shown_definition(entry)
     places = set(recognised)

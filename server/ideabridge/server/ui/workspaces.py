@@ -1,8 +1,8 @@
-"""The pages of workspaces. `/ui/w/NAME` has all pages for the workspace with this name, and
+"""Workspace pages: `/ui/w/NAME` has all pages for the workspace with this name, and
 `/ui/workspaces` lists the workspaces.
 
-As at `/mcp/w/NAME`, only the user of this machine sees workspaces. The first request to a workspace
-opens it.
+As at `/mcp/w/NAME`, only the user of this machine can see workspaces. The first request to a
+workspace opens it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,10 @@ class WorkspaceRow:
         folder: the folder of the workspace, or None for the server itself.
         address: the path at which clients reach the workspace.
         pages: the path of the workspace's pages.
-        is_open: whether the workspace is open. If it is not open, its servers and profiles are not
-            known.
+        is_open: whether the workspace is open. If not, its servers and profiles are unknown.
         servers: the statuses of its own servers, at most `_SHOWN_SERVERS` of them.
-        more: the number of its own servers that are not shown.
-        shared: the number of servers that it shares with `/mcp`.
+        more: how many of its own servers are not shown.
+        shared: how many servers it shares with `/mcp`.
         profiles: the names of its profiles.
     """
 
@@ -60,7 +59,7 @@ class WorkspaceRow:
 
 
 class WorkspacePages:
-    """ASGI middleware behind `Access`, which serves the pages of workspaces.
+    """ASGI middleware behind `Access` that serves the pages of workspaces.
 
     Args:
         site: the pages of the server itself.
@@ -85,7 +84,7 @@ class WorkspacePages:
         await pages(scope, receive, send)
 
     async def _pages(self, name: str, request: Request) -> ASGIApp:
-        """Return the pages of a workspace, or a page that says why they are not available."""
+        """Return the pages of a workspace, or a page that says why they are unavailable."""
         if not sees_workspaces(visitor_of(request)):
             return self._refusal(request, "workspaces are for the user of this machine only", 404)
         try:
@@ -125,7 +124,7 @@ class WorkspaceList:
         return [Route("/workspaces", self.list)]
 
     async def list(self, request: Request) -> Response:
-        """Show every registered workspace. For an open workspace, also show its servers."""
+        """Show every registered workspace, with its servers if it is open."""
         visitor = visitor_of(request)
         own = _row(
             visitor,
@@ -157,9 +156,7 @@ class WorkspaceList:
 
 
 def _row(visitor: Visitor, row: WorkspaceRow, bridge: Bridge) -> WorkspaceRow:
-    """Return the row for an open workspace, with the parts of it that the visitor's profile
-    contains.
-    """
+    """Return the row for an open workspace, limited to what the visitor's profile contains."""
     offer = bridge.offer.to(visitor.caller)
     statuses = [status for status in bridge.modules.statuses() if offer.has_server(status.name)]
     own_names = bridge.modules.own_names

@@ -1,5 +1,5 @@
-"""A page where people write a tool in a form, or write or paste it as a document, review it, and
-save it.
+"""Writing: a page where people write a tool in a form, or write or paste it as a document, review
+the tool, and save it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ EXAMPLES: Final = (
 
 
 class WritingPage:
-    """The page where tools are written, as text or, if their steps are fixed, in a form."""
+    """The page for writing tools, either as text or, if the steps are fixed, in a form."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -89,8 +89,8 @@ class WritingPage:
         return [Route("/write", self.show, methods=["GET", "POST"])]
 
     async def show(self, request: Request) -> Response:
-        """Show the form or the editor. A POST shows what was written again, and does what its
-        button says.
+        """Show the form or the editor. A POST request shows the submitted content again and
+        performs the button's action.
         """
         if request.method == "GET":
             return await self._begin(request)
@@ -100,8 +100,8 @@ class WritingPage:
         return await self._written_text(request, form)
 
     async def _begin(self, request: Request) -> Response:
-        """Show an empty form; with `example`, an example; with `tool`, a tool that was written; or
-        with `file`, a document of the project. With `view=text`, show a text.
+        """Show an empty form. With `example`, show an example instead, with `tool`, a handwritten
+        tool, and with `file`, a document of the project. With `view=text`, show text.
         """
         query = request.query_params
         tools = self._tools(request)
@@ -139,10 +139,10 @@ class WritingPage:
         return IdeaFolder(self._bridge.configuration.project.absolute())
 
     def _document(self, name: str, visitor: Visitor) -> JSONObject:
-        """Return the document of a tool that is published to the visitor.
+        """Return the document of a tool published to the visitor.
 
         Raises:
-            ArgumentError: nobody wrote it, because it was made from a run.
+            ArgumentError: the tool has no document, because it was made from a run.
         """
         store = self._bridge.store
         publication = store.publications.get(name, None, caller=visitor.scope)
@@ -155,7 +155,7 @@ class WritingPage:
     # -- as text -----------------------------------------------------------------------------------
 
     async def _written_text(self, request: Request, form: FormFields) -> Response:
-        """Show what a text would become. Save it if it has already been shown."""
+        """Show the tool that a text would become. Save it if the tool has already been shown."""
         text = form.get("text")
         action = form.get("action")
         values: dict[str, Any] = {}
@@ -192,7 +192,7 @@ class WritingPage:
     # -- as a form ---------------------------------------------------------------------------------
 
     async def _changed_form(self, request: Request, form: FormFields) -> Response:
-        """Show a form again, after the change that its button makes."""
+        """Show a form again after the change that its button makes."""
         tools = self._tools(request)
         plan_form = PlanForm()
         fault = ""
@@ -238,8 +238,8 @@ class WritingPage:
         commented_text: str = "",
         commented_file: str = "",
     ) -> Response:
-        """Show a form. Say so if it comes from a text, or if the project has a file of its tool,
-        with comments, which the form does not have.
+        """Show a form. The page says so if the form comes from text with comments, or if the
+        project's file for the tool has comments, because a form has none.
         """
         values: dict[str, Any] = {
             "fields": await compute_in_thread(PlanFields.of, form, tools),
@@ -252,7 +252,7 @@ class WritingPage:
         return await self._page(request, values)
 
     async def _try(self, request: Request, form: PlanForm, written: WrittenIdea) -> Trial:
-        """Run the steps with the examples of the parameters."""
+        """Run the steps with the parameters' examples."""
         for parameter in form.parameters:
             if not parameter.example.strip():
                 raise ArgumentError(f"{parameter.name}: enter an example to try the tool with.")
@@ -265,7 +265,7 @@ class WritingPage:
         return await trial_of_run(self._site, request, run.id)
 
     def _tools(self, request: Request) -> FormTools:
-        """Return the tools that the visitor can call, with those made here."""
+        """Return the tools that the visitor can call, including those made here."""
         visitor = visitor_of(request)
         caller = visitor.caller
         offered = TaskTools(self._bridge.offer, ("*", f"{IDEA}*"), caller=caller).present().tools
@@ -276,7 +276,7 @@ class WritingPage:
     # -- both --------------------------------------------------------------------------------------
 
     async def _save(self, request: Request, document: JSONObject, form: FormFields) -> Response:
-        """Save a document as a tool, and show the page of the tool."""
+        """Save a document as a tool and show the tool's page."""
         saved = await self._bridge.save_idea(
             document,
             publish=True,
@@ -302,7 +302,7 @@ class WritingPage:
 
 
 def _after(action: str, plan_form: PlanForm, form: FormFields, tools: FormTools) -> PlanForm:
-    """Return a form after the change that a button makes."""
+    """Return the form after the change that a button makes."""
     kind, _, written = action.partition(".")
     place = number_from(written) or 0
     count = len(plan_form.steps)
@@ -342,7 +342,7 @@ def _read(text: str) -> tuple[JSONObject, WrittenIdea]:
 
 
 def _shown(written: WrittenIdea) -> dict[str, Any]:
-    """Return everything that a call to the tool runs, or that a mind reads."""
+    """Return everything that a call of the tool runs or that a mind reads."""
     values: dict[str, Any] = {
         "program": source_text(written.solution.program or ""),
         "plan": None,
