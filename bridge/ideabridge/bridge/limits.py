@@ -1,4 +1,4 @@
-"""How much one run can use."""
+"""The limits on what one run can use, as the configuration contains them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The catalogue of this server's tools, by name and in pages: own tools, exposed tools, and
-published ideas.
-"""
+"""List this server's tools by name and in pages: own tools, exposed tools, and published ideas."""
 
 from __future__ import annotations
 

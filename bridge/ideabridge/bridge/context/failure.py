@@ -1,4 +1,4 @@
-"""Read the errors of a Solution as typed documents."""
+"""Read the errors of a Solution as typed documents, and find out why its calls failed."""
 
 from __future__ import annotations
 

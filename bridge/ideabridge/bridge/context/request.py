@@ -1,4 +1,4 @@
-"""The question that a run asks a mind."""
+"""The question that a run asks a mind: a context, and the schema of the Solution."""
 
 from __future__ import annotations
 

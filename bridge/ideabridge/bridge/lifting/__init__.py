@@ -1,1 +1,1 @@
-"""Turn runs into plans."""
+"""Turn runs into plans that work with other input; `lift.py` explains how."""

@@ -1,4 +1,4 @@
-"""Describe the difference between two values on one line."""
+"""Describe the difference between two values on one line, for reports of checks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The events that say what happened in a run. The journal of a run is the list of its events, in
-order.
+"""What happened in a run, as events. The journal of a run is the list of its events, in order.
 
 The runner journals each event before acting on it, and folding the journal produces the same
 machine. An event therefore contains everything that the machine needs to process it without a

@@ -1,4 +1,4 @@
-"""The approval settings of a process whose configuration changes."""
+"""The approval settings of a process, including earlier ones, in case its configuration changes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Errors of minds that ask a model. The part of the provider's message that a message quotes is
-limited.
-"""
+"""Errors of minds that ask a model. They quote the provider's message only up to a limit."""
 
 from __future__ import annotations
 

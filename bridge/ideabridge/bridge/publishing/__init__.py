@@ -1,1 +1,1 @@
-"""Turn ideas into tools."""
+"""Turn ideas into tools, and check that published ideas still work."""

@@ -1,4 +1,4 @@
-"""A tool that is ready to be published."""
+"""A tool that is ready to be published, with the data that is stored for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describe runs to the author of a program. The copied values alone do not show what the runs did.
+"""Compose the Request for a program that does what runs did. Copied values alone do not show this.
 
 Theory of operation. The Request goes to the mind that saw the run, so it is short: the calls with
 previews of their results, the input, the open points with their reasons, and the signatures of the

@@ -1,4 +1,4 @@
-"""A request to publish a run, with all options."""
+"""The request to publish a run, with all its options."""
 
 from __future__ import annotations
 

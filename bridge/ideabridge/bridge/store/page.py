@@ -1,4 +1,4 @@
-"""Pages of lists in the store."""
+"""The type of a page in a long list, which the store returns page by page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Typer application: its commands, their help with examples, and its handling of usage
+"""The Typer application, with its commands, their help and examples, and its handling of usage
 errors.
 """
 

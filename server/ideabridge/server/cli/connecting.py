@@ -1,4 +1,4 @@
-"""Display which servers are connecting."""
+"""Display which servers are connecting while a command waits for them."""
 
 from __future__ import annotations
 

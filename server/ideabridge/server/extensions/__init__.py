@@ -1,3 +1,3 @@
-"""Extensions to the protocol: views of runs (Apps), long runs as tasks, and published ideas as
-skills.
+"""Extensions to the protocol, which offer views of runs (Apps), long runs as tasks, and published
+ideas as skills.
 """

@@ -1,4 +1,4 @@
-"""Format the text that users paste into a host's file."""
+"""Format the text that users paste into a host's file when they edit it by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Make the changes of a plan, and add each change to the record before making it."""
+"""Make the changes that the plan of a setup lists, and add each change to the record before making
+it.
+"""
 
 from __future__ import annotations
 

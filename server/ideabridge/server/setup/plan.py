@@ -1,6 +1,4 @@
-"""Determine the changes of a setup from an inventory. A person sees the changes before they are
-made.
-"""
+"""Plan the changes of a setup from an inventory. A person sees the changes before they are made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describe a plan in words for users and as JSON for scripts, without its secrets."""
+"""Describe the plan of a setup in words for users and as JSON for scripts, without its secrets."""
 
 from __future__ import annotations
 

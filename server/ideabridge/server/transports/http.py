@@ -1,5 +1,5 @@
-"""Serve streamable HTTP. The server binds to loopback by default, checks Host and Origin, and
-requires a token on other addresses.
+"""Serve MCP over streamable HTTP. The server binds to loopback by default, checks Host and Origin,
+and requires a token on other addresses.
 """
 
 from __future__ import annotations

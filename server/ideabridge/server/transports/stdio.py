@@ -1,4 +1,4 @@
-"""The stdio transport: sends and receives one message per line.
+"""Send and receive messages over stdio, one per line.
 
 The length of a line is limited. The transport ends as soon as the host closes the stream.
 

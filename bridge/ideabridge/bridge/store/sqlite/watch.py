@@ -1,4 +1,4 @@
-"""Notice when the files of a store are gone, and rescue the data that the open store still holds.
+"""Notice when the files of a store are gone, and copy the data that the open store still holds.
 
 The copy helps a person whose folder is cleaned, synchronised or moved (`git clean -dfx`, a program
 for cloud folders, a mistaken `rm`) while an assistant is still running a server with a store in
