@@ -55,10 +55,10 @@ REVISION: Final = "ideabridge.ui.revision"
 _ACCESS: Final = "ideabridge.ui.access"
 
 PAGE_CLIENT: Final = "the page"
-"""The `client` of runs that a person begins on the page."""
+"""The `client` of runs that a person starts on the page."""
 
 MAX_FORM: Final = 4 * 1024 * 1024
-"""Maximum size of the body of a POST, in bytes."""
+"""Maximum size of a POST request's body, in bytes."""
 
 MOST_FIELDS: Final = 1000
 """Maximum number of fields in a form."""
@@ -75,12 +75,12 @@ _MOST_FAILURES: Final = 600
 _IDLE_SECONDS: Final = 12 * 3600.0
 
 _MOST_SESSIONS: Final = 20
-"""Maximum number of sessions that one caller can have. Beyond it, a new session ends the one that
-has been unused for longest.
+"""Maximum number of sessions per caller. Beyond it, a new session ends the least recently used
+one.
 """
 
 _LONGEST_AGENT: Final = 300
-"""Maximum number of characters that are kept from a browser's name."""
+"""Maximum number of characters kept from a `User-Agent`."""
 
 _BROWSERS: Final = (
     ("Edg/", "Edge"),
@@ -91,8 +91,8 @@ _BROWSERS: Final = (
     ("curl/", "curl"),
     ("python-httpx/", "python-httpx"),
 )
-"""The text in a `User-Agent` that identifies each browser. Several browsers also name those that
-follow in this list.
+"""The text in a `User-Agent` that identifies each browser. Some browsers also name browsers that
+come later in this list.
 """
 
 _SYSTEMS: Final = (
@@ -341,8 +341,7 @@ class Access:
         self._quotas = quotas
         self._credentials = credentials
         self._store = store
-        # The sessions, keyed by the key in their cookie, beginning with the one that has not been
-        # used for longest.
+        # The sessions, keyed by the key in their cookie, least recently used first.
         self._sessions: OrderedDict[str, Visitor] = OrderedDict()
 
     # -- identifying visitors ----------------------------------------------------------------------
@@ -403,7 +402,7 @@ class Access:
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
-                # Browsers can keep a static file, because its address changes with its content.
+                # Browsers can cache static files, because their URLs change with their content.
                 is_file = (
                     message["status"] == 200
                     and scope["query_string"]

@@ -61,7 +61,7 @@ from ideabridge.tools.tool import Order
 _COUNTED: Final = 1000
 
 _SHOWN_SESSIONS: Final = 5
-"""Number of sessions that the page shows unfolded. The others are folded."""
+"""Number of sessions that the page shows expanded. The others are collapsed."""
 
 _ORDERS: Final[dict[Order, str]] = {
     "effects": "a call that may change something waits for the earlier calls of its server",
@@ -72,7 +72,7 @@ _APPROVALS: Final = {
     "default": "ask before changes",
     "allow_all": "never ask",
 }
-"""The words for approval settings that are given by name."""
+"""Phrases for the named approval settings."""
 
 _CHANGES: Final = 20
 """Maximum number of changes to the configuration that the page shows."""

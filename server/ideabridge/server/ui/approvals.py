@@ -104,9 +104,9 @@ _LATEST_DECIDED: Final = 5
 """Number of past decisions that the page of the open decisions shows."""
 
 _BEGINNINGS: Final = (2, 60)
-"""Numbers of a run's first events that are read, one after the other, to find the call that a
-decision was about. The first two events have the calls of a plan. A program and a model propose
-their calls later.
+"""How many of a run's first events are read, in successive attempts, to find the call that a
+decision was about. The first two events contain the calls of a plan, while a program or a model
+proposes its calls later.
 """
 
 _MOST_BYTES: Final = 20_000
@@ -123,8 +123,9 @@ _LONGEST_CLAIM: Final = 140
 """Maximum length, in characters, of what a card shows from the description of a tool."""
 
 _EDITABLE: Final = 5000
-"""Maximum size, in bytes, of a call that can be changed together with others. `MOST` such calls fit
-into one form. A larger call is changed on its own."""
+"""Maximum size, in bytes, of a call that can be edited together with others. `MOST` such calls fit
+into one form. A larger call is edited on its own.
+"""
 
 _NAMES: Final[dict[str, DecisionName]] = {
     "approve": "approve",
@@ -145,7 +146,7 @@ _MADE: Final[dict[str, str]] = {
     "skip": "skipped",
     "retry": "run again",
 }
-"""The page's words for each kind of decision that was made."""
+"""The page's word for each kind of past decision."""
 
 _THE_SERVER_SAYS: Final = "The server says that it "
 
@@ -583,7 +584,7 @@ class ApprovalPages:
             Route("/approvals", self._site.changing(self.decide_several), methods=["POST"]),
             Route("/approvals/past", self.show_past),
             Route("/approvals/whole", self.show_whole),
-            # A form that was not accepted has this address, so an open page can load it again.
+            # A rejected form is shown at this URL, so an open page can load it again.
             Route("/approvals/decide", self.show_whole),
             Route("/approvals/decide", self._site.changing(self.decide), methods=["POST"]),
             Route("/approvals/rules", self._site.changing(self.withdraw), methods=["POST"]),
@@ -709,8 +710,7 @@ class ApprovalPages:
     def _values_of(self, decided: Decided, bar: CallBar) -> str:
         """Return the first values in a decided call, on one line."""
         if decided.decision == "edit" or decided.calls > 1:
-            # Show no values for an edited call, because they are not those that the author of the
-            # call wrote.
+            # Show no values for an edited call, because the author of the call did not write them.
             return ""
         return _in_words(bar.call, input_of(self._bridge.store, decided.run))
 
@@ -987,8 +987,8 @@ class ApprovalPages:
                 await self._take(pending, decision)
                 counts[_MADE[decision.decision]] += 1
             except IdeabridgeError as error:
-                # After the decision was checked, the question was settled elsewhere, or its run
-                # ended.
+                # The question was settled elsewhere, or its run ended, after the decision had been
+                # checked.
                 fault = str(error)
                 run_id = pending.record.id
                 faults.append(fault if run_id in fault else f"{run_id}: {fault}")
@@ -1098,7 +1098,7 @@ def _in_words(call: JSONObject, run_input: JSONObject) -> str:
 _INPUT: Final = "†input."
 
 _FIRST: Final = (-math.inf, "")
-"""The place before all decisions."""
+"""The position before all decisions."""
 
 
 def _read_place(text: str) -> tuple[float, str]:

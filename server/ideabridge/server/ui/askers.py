@@ -23,8 +23,9 @@ _PROGRAMS: Final = {
     "visual studio code - insiders": "vscode",
     "windsurf-client": "windsurf",
 }
-"""The host of each of these programs, keyed by the name that the program gives itself, in lower
-case. Other hosts give themselves a name or a title from the table of hosts."""
+"""The host of each program, keyed by the name that the program reports, in lower case. The programs
+of other hosts report a name or a title from the table of hosts.
+"""
 
 _TERMINALS: Final = frozenset(
     {
@@ -42,7 +43,7 @@ _TERMINALS: Final = frozenset(
 )
 _CHATS: Final = frozenset({"claude-desktop", "lm-studio"})
 """The hosts that run in a terminal, and those with a window for a conversation. All others are
-editors, or parts of one.
+editors or parts of editors.
 """
 
 THIS_PAGE: Final = "this page"
@@ -50,7 +51,7 @@ THIS_PAGE: Final = "this page"
 
 _ON_PAGE: Final = str(Decider("person", "page", LOCAL_USER))
 _USER_ON_PAGE: Final = re.compile(rf"{_ON_PAGE} \(([^()]*)\)")
-"""The phrases with which the journal names somebody who decided on the page."""
+"""Matches the journal's phrases for someone who decided on the page."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.names import counted, visible
 
 _LONGEST_LINE: Final = 120
-"""Maximum length, in characters, of the line about a result."""
+"""Maximum length, in characters, of the line that sums up a result."""
 
 _LONGEST_PART: Final = 160
 """Maximum length, in characters, of a line of the beginning of a result."""
@@ -27,7 +27,7 @@ _MOST_MEMBERS: Final = 10
 """Maximum number of members of an object, or of items of a list, in a line."""
 
 _MOST_UNFOLDED: Final = 20
-"""Maximum number of results of a page that can be unfolded. The others are only lines."""
+"""Maximum number of a page's results that can be expanded. The others are only lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _members(value: dict[str, JSON]) -> list[str]:
 
 
 def _plain(value: JSON) -> str:
-    """Return a value within another one in a few words."""
+    """Return a short form of a nested value."""
     if isinstance(value, float):
         return shown_numbers([value])[0]
     return in_few_words(value, _LONGEST_LINE)

@@ -24,12 +24,10 @@ _MOST_COMPARED: Final = 20_000
 """Maximum length, in characters, of a text whose lines are compared with those of another."""
 
 _MOST_LEADING: Final = 4
-"""Number of values, counted from the first, that usually say what a call is about. They are never
-folded.
-"""
+"""How many of the first values usually say what a call is about. They are never folded."""
 
 _LONGEST_BRIEF: Final = 24
-"""Maximum length, in characters, of a value that a line about its call shows whole."""
+"""Maximum length, in characters, of a value that a line about its call shows in full."""
 
 _LONGEST_BEGINNING: Final = 48
 """Maximum length, in characters, of the beginning of a value in a list of decisions."""
@@ -43,10 +41,10 @@ _PATH: Final = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\]\S*")
 """Matches the path of a file."""
 
 _NAME_OF_THING: Final = re.compile(r"-?\d{1,20}|\"\d{1,20}\"|(?=\D{0,63}\d)[A-Za-z][\w.:/#-]{0,63}")
-"""Matches an integer, a text of digits as JSON, and a text of one word that contains a digit."""
+"""Matches an integer, a JSON string of digits, and a single word that contains a digit."""
 
 _LONGEST_ID: Final = 64
-"""Maximum length, in characters, of a text that names a thing."""
+"""Maximum length, in characters, of text that identifies a thing."""
 
 _MOST_LINES: Final = 1000
 _MOST_SHOWN: Final = 200
@@ -282,8 +280,8 @@ def named_thing(call: JSONObject) -> ValueRow | None:
 
 
 _LIKE_JSON: Final = re.compile(r'\s|["{\[]|(true|false|null|-?\d[\d.eE+-]*)\s*$|.*\s$', re.DOTALL)
-"""Matches a text that could be mistaken for another value, or whose spaces at its ends could not be
-seen.
+"""Matches text that could be mistaken for another value, or whose leading or trailing spaces would
+be invisible.
 """
 
 

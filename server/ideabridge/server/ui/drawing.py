@@ -23,7 +23,7 @@ from ideabridge.server.views.trace import Trace
 from ideabridge.tools.tool import ToolKey
 
 MAX_CALLS: Final = 150
-"""Maximum number of calls in a drawing. Nobody could read a larger one."""
+"""Maximum number of calls in a drawing. A larger drawing would be unreadable."""
 
 _MAX_PARTS: Final = 1000
 """Maximum number of boxes and arrows in a drawing, counted together. A single call can read
@@ -41,13 +41,13 @@ _SWEEPS: Final = 4
 """How many times the layers are sorted, alternately from left to right and back."""
 
 _MAX_LANES: Final = 200
-"""Maximum number of columns that arrows pass, counted over all arrows."""
+"""Maximum number of columns that all arrows together pass through."""
 
 _MAX_CHARACTERS: Final = 19
 """Maximum length of a line of text in a box, in characters."""
 
 _OF_INPUT: Final = " of the input"
-"""The end of the words for a member of the input."""
+"""The end of the description of an input member."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ ShapeOf: TypeAlias = "Callable[[Tool], JSONObject | None]"
 _LONGEST_TITLE: Final = 60
 
 _PLAIN_NAME: Final = re.compile(r"[^\s.\[\]|&†\"]+")
-"""A name that stands in a reference as it is."""
+"""Matches a name that a reference can contain unquoted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class FormTools:
         return title[:_LONGEST_TITLE]
 
     def fields(self, key: ToolKey) -> dict[str, Field]:
-        """Return the field of each parameter of a tool."""
+        """Return the field for each parameter of a tool."""
         if key not in self._fields:
             tool = self.find(key)
             schema = None if tool is None else tool.parameters

@@ -35,8 +35,8 @@ T = TypeVar("T")
 logger: Final = logging.getLogger(__name__)
 
 JOURNAL_CACHE_BYTES: Final = 128 * 1024 * 1024
-"""Approximate limit, in bytes, on the memory for all these journals. A larger journal is read again
-for each page.
+"""Approximate memory limit, in bytes, for all cached journals. A larger journal is read again for
+each page.
 """
 
 _EVENT_BYTES: Final = 600
@@ -47,14 +47,14 @@ FOLDED_EVENTS: Final = 2000
 s."""
 
 FOLDED_BYTES: Final = 32 * 1024 * 1024
-"""Maximum memory, in bytes, that such a journal takes."""
+"""Maximum memory, in bytes, that such a journal uses."""
 
 FOLDED_HERE_EVENTS: Final = 150
 """Maximum number of events in a journal that is folded in this process: about fifty calls, which
 take about 20 ms."""
 
 FOLDED_HERE_BYTES: Final = 1024 * 1024
-"""Maximum memory, in bytes, that such a journal takes."""
+"""Maximum memory, in bytes, that such a journal uses."""
 
 
 @dataclass(slots=True)

@@ -114,7 +114,7 @@ class ListedAsk:
 
 
 class HomePage:
-    """The first page."""
+    """The home page."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

@@ -133,7 +133,7 @@ _SUGGESTIONS: Final = 10
 """Maximum number of suggested tools on the page."""
 
 _BESIDE: Final = 10
-"""Number of tools of servers that the results of a search show. A link leads to the others."""
+"""Number of servers' tools that search results show. A link leads to the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -717,7 +717,7 @@ class IdeaPages:
         visitor = visitor_of(request)
         before: Publication | None = None
         if name:
-            # Nothing might have been published under this name yet.
+            # There may be no published tool with this name yet.
             with contextlib.suppress(IdeabridgeError):
                 before = self._bridge.store.publications.get(name, caller=visitor.scope)
 
@@ -1265,8 +1265,8 @@ def _parameters(form: FormFields, decided: JSONObject) -> JSONObject:
     """
     decisions: dict[str, JSONObject] = {}
     for name in decided:
-        # A form contains only the boxes that are ticked and the options that are chosen, so first
-        # remove the earlier decisions that these stand for.
+        # A form contains only ticked boxes and chosen options, so first remove the earlier
+        # decisions that they represent.
         decisions[name] = _without(_decision(decided, name), "fix", "required", "merge")
 
     for entry, value in form.fields:

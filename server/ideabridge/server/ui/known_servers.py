@@ -21,7 +21,7 @@ from ideabridge.tools.encoding import JSONObject
 _MCP_PROJECT: Final = "the Model Context Protocol project"
 
 _PACKAGES: Final = {"npx": "Node.js", "uvx": "uv"}
-"""What a person installs to get each program that starts a known server."""
+"""What to install to get each program that starts a known server."""
 
 
 @dataclass(frozen=True, slots=True)

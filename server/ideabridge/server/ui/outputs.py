@@ -41,7 +41,7 @@ JSON is loaded on demand.
 """
 
 _MOST_TILES: Final = 3
-"""Maximum number of members that are shown beside each other."""
+"""Maximum number of members that are shown side by side."""
 
 _SHORT: Final = 28
 """Maximum length, in characters, of a value that is shown as large text."""
@@ -51,7 +51,7 @@ _CELL: Final = 160
 """Maximum length, in characters, of a cell and of a short text in a tree."""
 
 _PHONE: Final = 46
-"""Width of a row in the window of a phone, in characters."""
+"""Width of a row on a phone, in characters."""
 
 _BETWEEN: Final = 4
 """Width of the space between two columns, in characters."""
@@ -80,7 +80,7 @@ _RULES: Final = (
     "escape",
 )
 """The Markdown rules that a page applies. HTML and entities could hide what a text says, images
-would be loaded, and a link could hide its address, so all of these are shown as they are written.
+would be loaded, and a link could hide its URL, so all of these are shown as written.
 """
 
 
@@ -145,7 +145,7 @@ class ShownTable:
 
     @property
     def is_short(self) -> bool:
-        """True if a row fits into the window of a phone."""
+        """True if a row fits the width of a phone."""
         columns = zip(self.columns, *self.rows, strict=True)
         widths = [max(map(len, column)) for column in columns]
         return sum(widths) + _BETWEEN * len(widths) <= _PHONE

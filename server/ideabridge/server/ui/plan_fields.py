@@ -16,15 +16,15 @@ from ideabridge.tools.encoding import JSON, encode_text
 from ideabridge.tools.tool import Tool
 
 _MOST_RESULTS: Final = 8
-"""Number of the latest steps whose results a value can be chosen from. A list with all of them
-would make the page of a long tool too large.
+"""Number of the latest steps whose results can be chosen for a value. A list of all results would
+make the page of a long tool too large.
 """
 
 _MOST_PARTS: Final = 400
-"""Number of parts of results that the lists of choices of a page name, all lists together."""
+"""Maximum number of result parts in all lists of choices on a page together."""
 
 _LONGEST_LINE: Final = 22
-"""Number of characters that a field of one line shows."""
+"""Number of characters that a single-line field shows."""
 
 MOST_TOOLS: Final = 400
 """Number of tools that a person can choose from."""

@@ -51,7 +51,7 @@ parameter. json: the form, as JSON. ask: the caller. step: the result of a step.
 
 _RESULT_NUMBER: Final = re.compile(r"(†results(?:\.|\[))(\d+)")
 _CHANGED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\ud800-\udfff]")
-"""Characters that a browser changes when it sends a form."""
+"""Matches characters that a browser changes when it sends a form."""
 
 ANY_VALUE: Final = Field("", "any", "", "text or JSON", False, "", [], "", "", "")
 
@@ -78,7 +78,7 @@ class FormValue:
 
 
 _NOTHING: Final = (FormValue("", ""),)
-"""What a tool returns that returns nothing."""
+"""The `returns` of a tool that returns nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,7 +509,11 @@ def _object_in(text: str, where: str) -> JSONObject:
 
 
 def _new_name(written: str, values: JSONObject, where: str) -> str:
-    """Return the name of a further value."""
+    """Return the name of another value, which must not be taken.
+
+    Raises:
+        ArgumentError: the name is empty or taken.
+    """
     name = _on_one_line(written)
     if not name:
         raise ArgumentError(f"{where}: every value needs a name.")

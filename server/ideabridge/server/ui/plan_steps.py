@@ -20,7 +20,7 @@ _MOST_CHARACTERS: Final = 20_000
 
 _MOST_STEPS: Final = 100
 _OF_MARKUP: Final = 40
-"""Number of characters that the page of a plan has around each parameter of a call."""
+"""Number of characters of markup around each parameter on the page of a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _layers_in(rehearsal: dict[str, Any]) -> list[list[int]]:
     seen: set[int] = set()
     layers: list[list[int]] = []
     for names in rehearsal["layers"]:
-        # The name of a call is its place, which its instance may follow.
+        # The name of a call is its index, which may be followed by its instance.
         places = dict.fromkeys(int(str(name).partition(" ")[0]) for name in names)
         layer = [place for place in places if place not in seen]
         seen.update(layer)

@@ -228,11 +228,11 @@ _MADE_HERE: Final = "Made here"
 _OF_FILES: Final = "From files"
 _BUILT_IN: Final = "Built in"
 _ORDER: Final = {_MADE_HERE: 0, _OF_FILES: 1, _BUILT_IN: 3}
-"""The places of the groups that are not of a server. Those of servers have the place 2."""
+"""The sort positions of the groups that are not servers. Servers have position 2."""
 
 _MOST_OPEN: Final = 20
 """Maximum number of tools in the groups that are open from the start, so that a list does not push
-down what is below it.
+down the content below it.
 """
 
 _MOST_CHOICES: Final = 120

@@ -17,7 +17,7 @@ from ideabridge.server.views.value_table import tool_of
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, objects_in
 
 _BEFORE_VALUES: Final = frozenset({"at", "by", "for", "from", "in", "of", "on", "to", "with"})
-"""Words that say nothing at the end of a title whose last value was left out."""
+"""Words that mean nothing at the end of a title whose last value has been removed."""
 
 _SIGNS: Final = ".,:;()'\""
 _LEAST_WORDS: Final = 2
@@ -73,7 +73,7 @@ def name_of_calls(plan: JSONObject, parameters: Sequence[str]) -> str:
     name = tool_name(called, [])
     if len(set(called)) > 1 or not parameters or not _says_more(parameters[0], name):
         return name
-    # As if the name were taken, add the parameter.
+    # Pass the name as taken, so that the parameter is added to it.
     return tool_name(called, parameters, [name])
 
 

@@ -13,7 +13,7 @@ from ideabridge.bridge.store.run_record import RunRecord
 from ideabridge.tools.tool import Tool
 
 _NAME: Final = re.compile(r"[^\W\d_][^\W_]*(?:[_./-]+[^\W_]+)*")
-"""A name of words: `snake_case`, `kebab-case`, `camelCase` or `files.read`."""
+"""Matches a name made of words: `snake_case`, `kebab-case`, `camelCase` or `files.read`."""
 
 _SEPARATORS: Final = re.compile(r"[_./-]+")
 _HUMPS: Final = re.compile(
@@ -23,10 +23,10 @@ _HUMPS: Final = re.compile(
 )
 
 _NAMED_TOOLS: Final = 3
-"""Number of tools that stay in the name of a run when the name is cut."""
+"""Number of tools that remain in a run's name when it is cut."""
 
 _TOOLS: Final = re.compile(r"(?:program: )?[^\s+]+(?: \+ [^\s+]+)+")
-"""A title that consists of the names of tools; see `title_of_tools`."""
+"""Matches a title that consists of tool names; see `title_of_tools`."""
 
 _OF_PROGRAM: Final = "program: "
 _UNTITLED: Final = {"plan": "Untitled plan", "solve": "Untitled task", "session": "Direct calls"}

@@ -23,12 +23,12 @@ from ideabridge.tools.encoding import JSON, JSONObject
 _LONGEST_PATH: Final = 60
 
 _REFERENCE: Final = re.compile(r'†(?:[^\s\[\]"|&,;:()]|\[\d+\]|\["(?:[^"\\]|\\.)*"\])+')
-"""A reference inside a sentence."""
+"""Matches a reference within a sentence."""
 
 _NOT_PARAMETERS: Final = ("_tool", "_module", "_outputPath")
 
 _HOW: Final = {"_each": "for each item of", "_after": "after"}
-"""Words for members of a call that say how it runs."""
+"""Phrases for members of a call that say how it runs."""
 
 
 @dataclass(frozen=True, slots=True)

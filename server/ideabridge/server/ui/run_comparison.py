@@ -49,12 +49,12 @@ _MOST_FIELDS: Final = 200
 """Maximum number of fields in a value that are compared one by one."""
 
 _MOST_CHANGES: Final = 12
-"""Maximum number of differing fields that are shown as a table. More of them are easier to read as
+"""Maximum number of differing fields that are shown as a table. More fields are easier to read as
 lines.
 """
 
 _LEAST_COMMON: Final = 0.5
-"""Minimum share of words that two values have in common if the others are marked."""
+"""Minimum share of words that two values must have in common for the other words to be marked."""
 
 _WORDS: Final = re.compile(r"\S+|\s+")
 _LONGEST_FIELD: Final = 80

@@ -67,7 +67,7 @@ _EVENTS: Final = 50
 _MOST_ERRORS: Final = 20
 _MOST_READERS: Final = 100
 _MOST_ASKED: Final = 8
-"""Maximum number of values that a page shows of the request of a run, or of a failed call."""
+"""Maximum number of values that a page shows from the request of a run or from a failed call."""
 
 _LONGEST_ASKED: Final = 80
 """Maximum length, in characters, of a value of the request."""

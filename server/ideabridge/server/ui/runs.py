@@ -83,17 +83,17 @@ _LABELS: Final = {
     "until": "Before",
     "words": "Title",
 }
-"""The conditions of a list, in words, by their names in an address."""
+"""The labels of the filters, keyed by their names in the URL."""
 
 _MOST_COUNTED: Final = 1000
-"""Number of the newest runs that are counted for the numbers beside the quick links."""
+"""Number of the newest runs that are counted for the numbers next to the quick links."""
 
 _MOST_OPEN: Final = 100
 """Maximum number of running runs, and of runs that need approval, that are counted."""
 
 
 _CUSTOM: Final = "custom"
-"""The choice of a time between two days, for which a page shows fields."""
+"""The choice of a time span between two days, for which the page shows fields."""
 
 _TIMES: Final = {
     "1h": "Last hour",
@@ -102,7 +102,7 @@ _TIMES: Final = {
     "30d": "Last 30 days",
     _CUSTOM: "Custom",
 }
-"""The choices of a time, in words."""
+"""The labels of the time choices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -723,7 +723,7 @@ def _active_filters(filters: dict[str, str]) -> list[ActiveFilter]:
 
 
 def _in_words(name: str, value: str) -> str:
-    """Return the value of a condition in words."""
+    """Return the value of a filter in words."""
     if name == "status" and value == _ANY_FAILURE:
         return "any failure"
     if name == "status":

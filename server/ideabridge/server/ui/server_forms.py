@@ -109,7 +109,7 @@ from ideabridge.tools.threads import compute_in_thread
 from ideabridge.tools.tool import Tool
 
 _COMMAND: Final = "page"
-"""The command under which changes made on the page are noted."""
+"""The command that is recorded for changes made on the page."""
 
 _IMPORTS: Final = "servers import "
 
@@ -134,8 +134,8 @@ _FIELDS: Final = {
 _PLACED: Final = re.compile(
     rf"[^:]*: mcpServers\..+?\.(?P<key>{'|'.join(_FIELDS)})\b(?P<why>.*)", re.DOTALL
 )
-"""Matches a problem with an entry that names its place. The text after the key is the name of the
-variable or header.
+"""Matches a problem with an entry that says where in the entry it is. The text after the key is the
+name of the variable or header.
 """
 
 _MOST_CHECKED: Final = 100
@@ -155,10 +155,10 @@ class NoServersFileError(IdeabridgeError):
 
 
 _MOST_DRAFTS: Final = 50
-"""Maximum number of servers whose entries wait to be confirmed. The oldest are forgotten."""
+"""Maximum number of entries waiting for confirmation. The oldest are discarded."""
 
 _DRAFT_SECONDS: Final = 3600.0
-"""Time, in seconds, for which a typed entry waits to be confirmed."""
+"""How long a typed entry waits for confirmation, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +376,7 @@ class ServerForms:
             try:
                 adoptions = self._plan(host, ()).adoptions
             except (HostFileError, NoServersFileError):
-                # The page that imports says what is wrong. Other servers can be chosen here.
+                # The import page says what is wrong. Other servers can be chosen here.
                 continue
             new = [one for one in adoptions if one.verdict == "new" and self._may_take(one)]
             own = [one for one in adoptions if one.verdict not in ("ourselves", "shadowed")]
@@ -434,7 +434,7 @@ class ServerForms:
             completed = await anyio.to_thread.run_sync(self._completed, form, visitor)
             typed = self._typed(name, completed, visitor)
             planned = await anyio.to_thread.run_sync(self._planned, name, typed, None)
-            # A command that the form did not show as a whole is shown before it is written.
+            # A command that the form did not show in full is shown before it is written.
             if completed is not form or _values_of(planned, typed):
                 return self._to_check(request, name, typed, None)
             return await self._write(request, name, typed, None, {})
@@ -826,7 +826,7 @@ class ServerForms:
         )
 
     async def take_over(self, request: Request) -> Response:
-        """Import the servers that somebody has ticked."""
+        """Import the servers that the owner has selected."""
         form = form_of(request)
         message = await self._changed(partial(self._import, visitor_of(request), form))
         host = find_host(form.get("host"))

@@ -1,4 +1,4 @@
-"""Servers by state: which servers need attention, and a short summary of the others."""
+"""Find the servers that need attention, and sum up the others in a short phrase."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ServersByState:
 
     @classmethod
     def of(cls, servers: Sequence[ModuleStatus]) -> ServersByState:
-        """Return some servers by state."""
+        """Group servers by state."""
         failing = [one for one in servers if light(one) in ("failing", "needs sign-in")]
         off = [one for one in servers if light(one) == "off"]
         well = [one for one in servers if one not in failing and one not in off]
@@ -34,7 +34,7 @@ class ServersByState:
 
     @property
     def are_well(self) -> str:
-        """A few words about the servers that are well."""
+        """A short phrase about the servers that are well."""
         word = "up" if all(light(one) == "up" for one in self.well) else "fine"
         if self.failing or self.off:
             be = "is" if len(self.well) == 1 else "are"

@@ -1,4 +1,4 @@
-"""Showing: formats values, times and names as text for pages. Templates escape these texts."""
+"""Format values, times and names as text for pages. Templates escape these texts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LONGEST: Final = 12_000
 """Maximum number of characters that a page shows from a value. The rest is loaded on demand."""
 
 CUT: Final = "…"
-"""The last line of a comparison that is cut after its beginning."""
+"""The last line of a comparison that is cut off."""
 
 
 def duration(seconds: float | None) -> str:
@@ -209,7 +209,7 @@ def differing_lines(old: list[str], new: list[str], most: int) -> list[str]:
 
 
 _BREAKS: Final = re.compile(r"(?<=\w[/_-])(?=[\w.])|(?<=\w\.)(?=[^\W\d_])")
-"""Matches the places after the separators within a path or a name."""
+"""Matches the positions after the separators within a path or a name."""
 
 
 def breakable(text: str | Path) -> Markup:

@@ -1,4 +1,4 @@
-"""Shown numbers: formats numbers for people. The page also shows the exact values as JSON."""
+"""Format numbers for people. The page also shows the exact values as JSON."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from ideabridge.tools.names import readable_json
 
 _DECIMAL: Final = re.compile(r"-?\d+(?:\.\d+)?")
-"""A number without an exponent."""
+"""Matches a number without an exponent."""
 
 _FEWEST: Final = 2
 _MOST: Final = 4
-"""The fewest and most decimals that all numbers of a column get."""
+"""The fewest and most decimals that the numbers of a column can have."""
 
 
 def shown_numbers(numbers: Sequence[int | float]) -> list[str]:

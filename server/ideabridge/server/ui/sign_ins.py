@@ -47,7 +47,7 @@ from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 logger: Final = logging.getLogger(__name__)
 
 _BEGIN_SECONDS: Final = 20.0
-"""Time, in seconds, for which a visitor waits for the address of the authorization server."""
+"""How long a visitor waits for the authorization server's URL, in seconds."""
 
 _REACH_SECONDS: Final = 30.0
 

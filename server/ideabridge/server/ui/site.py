@@ -75,7 +75,7 @@ _REST_SECONDS: Final = 1.0
 
 
 _DOCUMENTATION: Final = "https://github.com/ideabridge/ideabridge/blob/main/docs/index.md"
-"""The page with all documents, as `pyproject.toml` names it."""
+"""The page with all documents, as given in `pyproject.toml`."""
 
 _HOME: Final = PageLink("/home", "Home")
 
@@ -86,8 +86,8 @@ _LISTS: Final[dict[type[IdeabridgeError], PageLink]] = {
     UnknownToolError: PageLink("/modules", "All servers"),
     UnknownModuleError: PageLink("/modules", "All servers"),
 }
-"""The errors that mean that something does not exist, each with a link to the list of things that
-do.
+"""The errors that mean that something does not exist, each with a link to a list of what does
+exist.
 """
 
 _UNKNOWN: Final = tuple(_LISTS)

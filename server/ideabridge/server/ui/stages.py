@@ -1,4 +1,4 @@
-"""Stages: which calls of a run ran at the same time, and in what order.
+"""Find which calls of a run ran at the same time, and in what order.
 
 The sentence about a run, its timeline and its graph all use this order, unless the run has more
 calls than the sentence names.

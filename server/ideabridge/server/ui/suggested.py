@@ -1,4 +1,4 @@
-"""Suggested: describes a suggested tool for a person who has not seen its calls."""
+"""Describe a suggested tool to a person who has not seen its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timeline: the calls of a run as rows with bars, and the reasons why calls waited."""
+"""Show the calls of a run as rows with bars, and the reasons why calls waited."""
 
 from __future__ import annotations
 
@@ -28,20 +28,22 @@ ROWS: Final = 50
 """Number of rows on a page."""
 
 _NARROWEST: Final = 0.4
-"""Minimum width of a bar, in per cent of the full width. Nobody would see a narrower bar."""
+"""Minimum width of a bar, in per cent of the full width. A narrower bar would be invisible."""
 
 _CHARACTER: Final = 2.3
-"""The largest width of a character of a text above the axis, in per cent of the axis. This is its
-width on a phone."""
+"""Maximum width of a character in a label above the axis, in per cent of the axis. This is its
+width on a phone.
+"""
 
 _LABEL_MARGIN: Final = 2.0
-"""The space beside a text above the axis, in per cent of the axis."""
+"""The space beside a label above the axis, in per cent of the axis."""
 
 _DAY: Final = 86_400
 _BUCKETS: Final = 160
 _IDLE: Final = 0.12
-"""The width at which a long idle stretch, in which nothing ran, is drawn, as a fraction of the time
-in which something ran."""
+"""The drawn width of a long idle stretch, in which nothing ran, as a fraction of the time in which
+something ran.
+"""
 
 _LEAST_IDLE: Final = 0.01
 """Minimum width of an idle stretch, in seconds."""
@@ -55,7 +57,7 @@ _SHORT_IDLE: Final = 1.0
 in which something ran."""
 
 _MOST_BREAKS: Final = 20
-"""Maximum number of stretches that are drawn shorter. Each row contains a mark for each of them."""
+"""Maximum number of shortened stretches. Each row contains a mark for each of them."""
 
 _MINUTE: Final = 60
 _HOUR: Final = 3600
@@ -170,7 +172,7 @@ class ChosenRows:
     tool: str = ""
 
     def has(self, bar: CallBar) -> bool:
-        """Return whether the row of a call is among them."""
+        """Return whether the row of a call is among the chosen rows."""
         has_status = not self.status or bar.status == self.status
         return has_status and (not self.tool or bar.name == self.tool)
 

@@ -1,4 +1,4 @@
-"""Show whether calls to a tool ask a person first, and why, and let a visitor change this.
+"""Show whether and why calls of a tool ask a person first, and let a visitor change this.
 
 With a standing rule, a visitor lets a tool run without asking, as if they had answered *always* to
 one of its calls. The form that gives such a rule must contain the seal of exactly what the rule

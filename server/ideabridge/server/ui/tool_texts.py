@@ -1,6 +1,4 @@
-"""Tool texts: says in one sentence what a tool does, for lists. The page of a tool has its full
-description.
-"""
+"""Say in one sentence what a tool does, for lists. The tool's page has its full description."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tool titles: gives each tool the same title on all pages. The title comes from the tool's server
-or file or, if these give none, from the words of the tool's name.
+"""Give each tool the same title on all pages. The title comes from the tool's server or file or, if
+these give none, is the tool's name in words.
 
 A title from a server is only a claim and could imitate another tool. A title that could be mistaken
 for another tool's is not shown.
@@ -105,7 +105,7 @@ class ToolTitles:
 
 
 NO_TITLES: Final = ToolTitles()
-"""The titles for a reader who sees no tools."""
+"""The titles for a reader who can see no tools."""
 
 
 def _title_of(tool: Tool) -> str:

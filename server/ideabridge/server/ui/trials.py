@@ -1,4 +1,4 @@
-"""Trials: runs of a single tool that a person starts in the playground or on the tool's page.
+"""The runs of a single tool that a person starts in the playground or on the tool's page.
 
 The page shows their results beside the form that started them.
 """
@@ -24,7 +24,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.threads import compute_in_thread
 
 AWAITED_SECONDS: Final = 5.0
-"""Time, in seconds, for which the page waits for the end of a run that a person has started."""
+"""How long the page waits for a run that a person has started to end, in seconds."""
 
 _MOST_ERRORS: Final = 5
 

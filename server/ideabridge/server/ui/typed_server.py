@@ -1,4 +1,4 @@
-"""Read a server's entry from the page's forms, and fill in the form that changes an entry.
+"""Read a server's entry from the page's forms, and fill in the form for editing an entry.
 
 Secrets are never sent to the browser. The field for a secret is empty, and leaving it empty keeps
 the value. In a command or an address, `•••` stands for a secret, and for the same secret when the
@@ -96,7 +96,7 @@ class ValueField:
 
     @property
     def field(self) -> str:
-        """The name of its field."""
+        """The name of the value's field in the form."""
         return f"value.{self.place}"
 
 

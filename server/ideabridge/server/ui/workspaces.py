@@ -1,4 +1,4 @@
-"""Workspace pages: `/ui/w/NAME` has all pages for the workspace with this name, and
+"""The pages of workspaces. `/ui/w/NAME` has all pages of the workspace with this name, and
 `/ui/workspaces` lists the workspaces.
 
 As at `/mcp/w/NAME`, only the user of this machine can see workspaces. The first request to a

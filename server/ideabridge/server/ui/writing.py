@@ -1,5 +1,5 @@
-"""Writing: a page where people write a tool in a form, or write or paste it as a document, review
-the tool, and save it.
+"""A page where people write a tool in a form, or write or paste it as a document, review the tool,
+and save it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ EXAMPLES: Final = (
     Example("program", "Code", _PROGRAM, "Runs Python, which can decide and repeat."),
     Example("question", "A question for a model", _QUESTION, "A model answers each time."),
 )
-"""The kinds of tools that a person can begin with. Each runs on any machine."""
+"""The kinds of tools that a person can start from. Each runs on any machine."""
 
 
 class WritingPage:
