@@ -242,7 +242,8 @@ async def test_every_place_says_who_decided(
             assert f"for a decision by {who_here}" in page
 
         assert f"<td>{who_here}</td>" in page
-        assert f"<td>{who_here}</td>" in inbox.partition(run)[2].partition("</tr>")[0]
+        decider = f'<td class="decider">{who_here}</td>'
+        assert decider in inbox.partition(run)[2].partition("</tr>")[0]
         assert all(who_here in text for text in (page, detail))
         assert all(who in text for text in told)
 
@@ -272,7 +273,8 @@ async def test_a_call_that_a_grant_approved_names_the_grant(site: tuple[str, Pat
     assert ", which may change the same things; waited " in why[1]
     assert why[1].endswith(f" for a decision by {grant}")
     # The list of decisions contains only those that somebody made.
-    assert inbox.partition(run)[2].partition("</tr>")[0].count(f"<td>{by}</td>") == 1
+    decider = f'<td class="decider">{by}</td>'
+    assert inbox.partition(run)[2].partition("</tr>")[0].count(decider) == 1
 
 
 async def test_an_accepted_plan_is_why_its_calls_waited(site: tuple[str, Path]) -> None:

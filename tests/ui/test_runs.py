@@ -6,7 +6,7 @@ import json
 import re
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -840,23 +840,21 @@ def test_a_list_is_filtered_by_a_time_in_words(page: Page, site: str, http: http
 
 
 def test_an_empty_list_says_what_there_is_none_of(page: Page, site: str) -> None:
-    today = datetime.now(UTC)
-    week = today - timedelta(days=6)
-    current = page.locator("#quick [aria-current]")
-    for query, label, said in (
-        ("", "", "No runs yet."),
-        (f"since={today:%Y-%m-%d}", "Today", "No run has begun today."),
-        (f"since={week:%Y-%m-%d}", "This week", "No run has begun in the last seven days."),
-        ("status=running", "Running", "Nothing is running."),
-        ("status=needs_approval", "Needs approval", "Nothing needs approval."),
-        ("status=any_failure", "Failed", "Nothing failed."),
+    page.goto(f"{site}runs")
+    links = page.get_by_role("navigation", name="Quick links")
+    for label, said in (
+        ("All", "No runs yet."),
+        ("Today", "No run has begun today."),
+        ("This week", "No run has begun in the last seven days."),
+        ("Running", "Nothing is running."),
+        ("Needs approval", "Nothing needs approval."),
+        ("Failed", "Nothing failed."),
     ):
-        page.goto(f"{site}runs?{query}")
+        link = links.get_by_role("link", name=label)
+        # A link that leads to nothing has no number: "Running 0" would look like a state.
+        expect(link).to_have_text(label)
+        link.click()
         expect(page.locator("#runs .empty")).to_contain_text(said)
-        # Of the links that lead to nothing, only the present one is shown.
-        expect(page.locator("#quick a")).to_have_count(1 if label else 0)
-        if label:
-            expect(current).to_contain_text(f"{label} 0")
 
 
 def test_quick_links_count_the_runs_that_they_lead_to(page: Page, site: str) -> None:
@@ -868,7 +866,8 @@ def test_quick_links_count_the_runs_that_they_lead_to(page: Page, site: str) -> 
 
     page.goto(f"{site}runs")
     links = page.get_by_role("navigation", name="Quick links")
-    expect(links).not_to_contain_text("Running")
+    links.get_by_role("link", name="Running").click()
+    expect(page.locator("#runs")).to_contain_text("Nothing is running.")
     page.goto(f"{site}runs?tool=nothing")
     expect(page.locator("#runs")).to_contain_text("No runs match these filters.")
     expect(links).to_contain_text("All 3")
@@ -888,4 +887,4 @@ def test_quick_links_count_the_runs_that_they_lead_to(page: Page, site: str) -> 
     # The numbers follow the store.
     with client(site) as http:
         send(http, f"/ui/runs/{waiting}/cancel", f"/ui/runs/{waiting}")
-    expect(links.get_by_role("link", name="Needs approval 0", exact=True)).to_be_visible()
+    expect(links.get_by_role("link", name="Needs approval", exact=True)).to_be_visible()
