@@ -1,4 +1,4 @@
-"""The client bridge: contexts, ideas, minds, servers, the agent loop and replay.
+"""The Python API of ideabridge, which runs plans, programs and tasks over MCP servers.
 
     from ideabridge.bridge import Bridge, Configuration, ModelConfiguration
 

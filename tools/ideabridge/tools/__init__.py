@@ -1,4 +1,4 @@
-"""Tools, activities, and the schemas composed from them.
+"""Define tools and activities, check the calls to them, and compose the schemas of Solutions.
 
 Most names are imported on first use, because importing pydantic and the validators takes a long
 time.
