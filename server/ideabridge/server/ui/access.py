@@ -1,7 +1,7 @@
 """Decide who may open the page, and check each request to it.
 
-The page shows results from tools and lets a person approve calls. Neither another web page in the
-person's browser nor a program that can merely reach the address may use it:
+The page shows results from tools and lets a person approve calls. It must therefore be protected
+from other web pages in the person's browser, and from programs that can merely reach its address:
 
 - A visitor has a session with a random key in a cookie (`HttpOnly`, `SameSite=Strict`). The session
   begins with a token or with the owner's link. The gate checks the token again while requests are
@@ -168,7 +168,7 @@ class Visitor:
         used: when the session was last used, on the monotonic clock.
         began: when the session began, in seconds since 1970.
         address: the network address from which the session began, or "" if unknown.
-        agent: the `User-Agent` of the browser that began the session, or "".
+        agent: the `User-Agent` of the browser that began the session, or "" if unknown.
         notes: messages to show on the next page.
         manages: whether the visitor is the store's owner or an admin, and can therefore see all
             users' runs.
@@ -191,8 +191,8 @@ class Visitor:
 
     @property
     def is_owner(self) -> bool:
-        """True if the session began with the owner's link, which works only once, and not with a
-        token.
+        """True if the session began with the owner's link, which works only once, rather than with
+        a token.
         """
         return self.may_change and self.caller == LOCAL and self.token is None
 

@@ -307,7 +307,7 @@ class AdminPages:
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """Check results for one topic, such as an assistant, that need attention.
+    """The check results for one topic, such as an assistant, that need attention.
 
     Attributes:
         results: at least one result, with errors first, then warnings, then what is not set up.

@@ -172,7 +172,7 @@ class Risk:
 
 @dataclass(frozen=True, slots=True)
 class SharedThing:
-    """Something that several calls waiting for decisions refer to.
+    """Something that several calls refer to while they wait for decisions.
 
     Attributes:
         name: the name of the parameter.
@@ -546,7 +546,7 @@ class PastDecision:
 
 @dataclass(frozen=True, slots=True)
 class PastRuleChange:
-    """A row in the list of past decisions for a change to a standing rule of a tool.
+    """A row in the list of past decisions that shows a change to the rule for a tool.
 
     Attributes:
         change: the stored change.
