@@ -205,7 +205,7 @@ def imports_of(path: Path) -> set[str]:
     return {name for _, name in outline(path).imported if name in NAMES} - {name_of(path)}
 
 
-def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
     """The strongly connected parts of more than one module, after Tarjan."""
     numbers: dict[str, int] = {}
     lowest: dict[str, int] = {}
@@ -235,11 +235,11 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def test_imports_make_no_circle() -> None:
+def test_imports_make_no_cycle() -> None:
     # For type checkers alone, a package's list of public names imports everything below it.
     lists = {name for name, path in NAMES.items() if path.name == "__init__.py"}
     graph = {name: imports_of(path) - lists for name, path in NAMES.items() if name not in lists}
-    assert circles(graph) == []
+    assert cycles(graph) == []
 
 
 def test_the_folders_of_the_bridge_import_one_way() -> None:

@@ -268,7 +268,7 @@ async def test_an_import_cannot_close_a_circle_through_versions_that_are_still_t
         with pytest.raises(PublicationError, match="call itself: second -> first -> second"):
             await bridge.import_idea(second, publish=True)
 
-        # An earlier version never changes, so calling it does not form a circle.
+        # An earlier version never changes, so calling it does not form a cycle.
         for plan in (plan_calling({"_tool": "look", "name": "a"}), calling("third", 1)):
             third = forged(document, name="third", plan=plan)
             adopted = await bridge.import_idea(third, publish=True, replace=["third"])

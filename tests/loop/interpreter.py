@@ -63,11 +63,11 @@ class Interpreter:
         self.circular = False
         lanes = [lane(call) for call in calls]
         self.own = [not module for module, _ in lanes]
-        self.circles: list[set[int]] = [set() for _ in calls]
-        self.circles = self.circles_of_data()
+        self.cycles: list[set[int]] = [set() for _ in calls]
+        self.cycles = self.cycles_of_data()
         self.earlier = self.order(lanes)
 
-    def circles_of_data(self) -> list[set[int]]:
+    def cycles_of_data(self) -> list[set[int]]:
         """For each call, the calls that wait for it and that it waits for, by data alone.
 
         Data that the context has is read without waiting for these.
@@ -100,10 +100,10 @@ class Interpreter:
                 if through in reach[start]:
                     reach[start] |= reach[through]
 
-        # Within a circle, data decides. What the data leaves open is ordered by which call is
+        # Within a cycle, data decides. What the data leaves open is ordered by which call is
         # needed first.
         place: dict[int, int] = {}
-        circle = [{j for j in count if j in reach[i] and i in reach[j]} for i in count]
+        cycle = [{j for j in count if j in reach[i] and i in reach[j]} for i in count]
 
         def walk(index: int, members: set[int]) -> None:
             if index in place or index not in members:
@@ -114,8 +114,8 @@ class Interpreter:
             place[index] = sum(number >= 0 for number in place.values())
 
         for index in count:
-            for member in sorted(circle[index]):
-                walk(member, circle[index])
+            for member in sorted(cycle[index]):
+                walk(member, cycle[index])
 
         # Calls that wait for each other only because of data keep their order, as long as nobody
         # needs the later one first.
@@ -131,7 +131,7 @@ class Interpreter:
         ]
 
         def before(j: int, i: int) -> bool:
-            return rank[j] < rank[i] if j in circle[i] else j < i
+            return rank[j] < rank[i] if j in cycle[i] else j < i
 
         pairs = [(lanes[i], lanes[j]) for i in count for j in count]
         conflict = [(one[0] == two[0] and (one[1] or two[1])) for one, two in pairs]
@@ -174,7 +174,7 @@ class Interpreter:
             # A module's code adds no data.
             adding = [i for i in range(reader) if self.own[i]]
             if get(self.base, path)[0] == "value":
-                return [i for i in adding if i not in self.circles[reader]]
+                return [i for i in adding if i not in self.cycles[reader]]
             return adding
 
         if path[0] not in ("state", "results"):

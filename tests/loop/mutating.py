@@ -226,7 +226,7 @@ class Mutator:
             case 3:
                 calls.insert(index, odd(chosen))
             case 4 if len(calls) < 30:
-                # These calls read each other's results in a circle.
+                # These calls read each other's results in a cycle.
                 count = chosen.randrange(1, 4)
                 calls.extend(
                     {"_tool": "echo", "x": f"†state.r{(one + 1) % count}", "_outputPath": f"r{one}"}

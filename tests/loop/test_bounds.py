@@ -141,7 +141,7 @@ def test_thousands_of_ordered_calls_and_fans_are_bound_in_one_pass() -> None:
         ({0: [2], 1: [], 2: []}, [[0, 1], [2]], [[2], [0], [1]]),
         # Within a group, data decides.
         ({0: [2], 1: [], 2: []}, [[0, 1, 2]], [[2], [0], [1]]),
-        # A circle of data is one part, and stays in its place.
+        # A cycle of data is one part, and stays in its place.
         ({0: [], 1: [2], 2: [1], 3: []}, [[0, 1, 2, 3]], [[0], [1, 2], [3]]),
     ],
 )
@@ -202,10 +202,10 @@ def test_messages_never_give_a_long_text_back(call: JSON) -> None:
 
 def test_a_long_cycle_and_thousands_of_missing_values_are_told_briefly() -> None:
     count = 3_000
-    circle: list[JSON] = [
+    cycle: list[JSON] = [
         {"_tool": "echo", "x": f"†results.{(n + 1) % count}"} for n in range(count)
     ]
-    found = problems(circle)
+    found = problems(cycle)
     assert len(found) == count
     assert max(map(len, found)) < 1_000
     missing = problems(

@@ -356,7 +356,7 @@ def test_older_drafts_mean_in_2020_12_what_they_meant(draft: int, data: st.DataO
         try:
             expected = judge.is_valid(value)
         except RecursionError:
-            # The references form a circle.
+            # The references form a cycle.
             continue
 
         assert validator.is_valid(value) == expected

@@ -29,7 +29,7 @@ def _layers(graph: Graph) -> list[list[Call]]:
     """Arrange the calls of a closed graph in layers, so that each call is in a later layer than the
     calls that it waits for.
     """
-    # Later alternatives can make calls wait for each other in a circle. Such calls share a layer.
+    # Later alternatives can make calls wait for each other in a cycle. Such calls share a layer.
     depth_of = depths(_waits(graph))
     count = 1 + max(depth_of.values(), default=-1)
     layers: list[list[Call]] = [[] for _ in range(count)]

@@ -773,19 +773,19 @@ class Graph:
             if len(part) == 1:
                 continue
 
-            circle = frozenset(part)
+            cycle = frozenset(part)
             for index in part:
                 call = self.call(index)
                 for item in call.reads:
-                    self._unbind_data(item, call.instance, circle)
+                    self._unbind_data(item, call.instance, cycle)
 
-    def _unbind_data(self, item: Read, instance: str, circle: frozenset[int]) -> None:
-        """Unbind each operand that is existing context data from the calls in `circle`."""
+    def _unbind_data(self, item: Read, instance: str, cycle: frozenset[int]) -> None:
+        """Unbind each operand that is existing context data from the calls in `cycle`."""
         for operands, bound in item.alternatives():
             for number, operand in enumerate(operands):
                 if operand.kind == "data" and self._exists(operand, instance):
                     writers = bound[number] or ()
-                    bound[number] = tuple(writer for writer in writers if writer not in circle)
+                    bound[number] = tuple(writer for writer in writers if writer not in cycle)
 
     def cycle_message(self, cycle: Sequence[int]) -> str:
         """Return the error for calls that wait for each other in a cycle."""
@@ -1183,7 +1183,7 @@ def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
             members = set(part)
             following.update((index, min(edges[index] & members)) for index in part)
 
-    circles: list[list[int]] = []
+    found_cycles: list[list[int]] = []
     visited: set[int] = set()
     for index in sorted(following):
         walked: list[int] = []
@@ -1192,6 +1192,6 @@ def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
             walked.append(index)
             index = following[index]
         if index in walked:
-            circles.append(walked[walked.index(index) :])
+            found_cycles.append(walked[walked.index(index) :])
 
-    return circles
+    return found_cycles

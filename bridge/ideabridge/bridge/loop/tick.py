@@ -741,11 +741,9 @@ class Tick:
             if before is not None
             for index in indexes
         }
-        circles = cycles(waits)
-        for circle in circles:
-            waiting = [
-                index for index in circle if self.progress[index].status is CallStatus.QUEUED
-            ]
+        waiting_cycles = cycles(waits)
+        for cycle in waiting_cycles:
+            waiting = [index for index in cycle if self.progress[index].status is CallStatus.QUEUED]
             if waiting:
                 [before] = waits[min(waiting)]
                 self.graph.order.give_way(self.progress[min(waiting)].call, before)
@@ -753,11 +751,11 @@ class Tick:
                 self._consider.append(min(waiting))
                 continue
 
-            message = self.graph.cycle_message(circle)
-            for index in circle:
+            message = self.graph.cycle_message(cycle)
+            for index in cycle:
                 self._fail(self.progress[index], "structural", message)
 
-        return bool(circles)
+        return bool(waiting_cycles)
 
     def _look(self, progress: Progress) -> None:
         call = progress.call
