@@ -105,7 +105,7 @@ class ValueRow:
 
     @property
     def is_brief(self) -> bool:
-        """True if the value has a single line, and a line about the call shows all of it."""
+        """True if the value is a single line that is short enough to show in full."""
         return len(self.text) <= _LONGEST_BRIEF and "\n" not in self.text
 
     @property

@@ -23,7 +23,7 @@ _LONG: Final = 60
 
 
 class EditFieldError(ArgumentError):
-    """Raised when a field does not contain the kind of value that its parameter had.
+    """Raised when a field that should contain JSON does not.
 
     Attributes:
         field: the name of the field in the form.
@@ -80,7 +80,7 @@ def call_of_fields(question: Question, form: FormFields) -> JSONObject:
     exactly as they were.
 
     Raises:
-        EditFieldError: a field does not contain the kind of value that its parameter had.
+        EditFieldError: a field that should contain JSON does not.
     """
     call = call_without_ids(question.shown)
     for field, (name, value) in zip(
