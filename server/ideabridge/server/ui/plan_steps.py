@@ -104,7 +104,7 @@ def _characters(parameter: ShownParameter) -> int:
 
 
 def words_of_plan(calls: list[JSON], titles: ToolTitles) -> ReferenceWords:
-    """Return `ReferenceWords` that know all calls of a plan."""
+    """Return the `ReferenceWords` of a plan, with all its calls added."""
     listed = objects_in(calls)
     words = ReferenceWords(is_form=True)
     for number, name in enumerate(names_of_plan(listed, titles)):

@@ -122,7 +122,7 @@ def _parts_of(text: str, other: str) -> list[TextPart]:
 
 @dataclass(frozen=True, slots=True)
 class ComparedCall:
-    """What a comparison needs of a call.
+    """The data for comparing a call.
 
     Attributes:
         title, place: the title and the place of the call; see `CallName`.
@@ -147,7 +147,7 @@ class ComparedCall:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """What a comparison needs of a run.
+    """The data for comparing a run.
 
     Attributes:
         calls: the first calls of the run.
@@ -222,7 +222,7 @@ class Comparison:
 
 
 def compared_run(record: RunRecord, read: KeptJournal, titles: ToolTitles) -> ComparedRun:
-    """Return what a comparison needs of a run whose journal is folded."""
+    """Return the data for comparing a run whose journal is folded."""
     history = read.history
     if history is None:
         raise LimitExceededError(f"run {record.id} is too large to be compared")

@@ -383,7 +383,7 @@ class RunPages:
 
     def _tool_of(self, record: RunRecord, visitor: Visitor) -> str:
         """Return a published tool that was called with a run or made from it, or "" if the visitor
-        can see none.
+        can see no such tool.
         """
         called = self._rows.tool_of(record, visitor)
         if called:
@@ -540,7 +540,7 @@ class RunPages:
         return [run for run in page if run.title == record.title]
 
     async def _compared(self, record: RunRecord, titles: ToolTitles) -> ComparedRun:
-        """Return what a comparison needs of a run."""
+        """Return the data for comparing a run."""
         compared: JSON = None
         async with self._site.histories.reading(record.id, fold=True) as read:
             if read.history is not None:

@@ -533,7 +533,7 @@ class ServerForms:
         return self._to_check(request, name, typed, entry)
 
     def _expect_server(self, name: str, visitor: Visitor) -> None:
-        """Raise `UnknownToolError` if the visitor can see no server with this name."""
+        """Raise `UnknownToolError` unless the visitor can see a server with this name."""
         if name not in {status.name for status in self._site.servers(visitor)}:
             raise UnknownToolError(f"there is no server {name[:100]!r}")
 

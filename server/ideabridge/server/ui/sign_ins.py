@@ -122,7 +122,7 @@ class SignInPages:
         in.
 
         Raises:
-            UnknownToolError: the visitor can see no such server.
+            UnknownToolError: the visitor cannot see a server with this name.
             NoSignInError: nobody can sign in to the server.
             NotTheOwnerError: only the owner can sign in to the server.
         """

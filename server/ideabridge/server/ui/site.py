@@ -271,7 +271,7 @@ class Site:
         return self.bridge.configuration.unused_files if visitor.manages else []
 
     def record(self, request: Request, run_id: str) -> RunRecord:
-        """Return a run that the visitor may see.
+        """Return the run with this id, if the visitor may see it.
 
         Raises:
             UnknownRunError: no run has this id, or it belongs to someone else.
@@ -417,7 +417,7 @@ class Site:
         self, request: Request, status: int, title: str, why: str, way: PageLink = _HOME
     ) -> Response:
         """Return a page that explains why something is not shown, with a link to another page. A
-        missing page does not look like an alarm.
+        missing page is not styled as an alarm.
         """
         is_missing = status == 404
         return self.page(

@@ -123,7 +123,7 @@ class Timeline:
     Attributes:
         first: the position of the page's first row among the chosen rows.
         total: the number of chosen rows.
-        most: the largest number of calls that ran at the same time.
+        most: the maximum number of calls that ran at the same time.
         density: the number of calls that ran during each part of the run, as (x, height) in per
             cent, or empty if the run has only one page.
         seconds: the seconds that the run has taken so far.
