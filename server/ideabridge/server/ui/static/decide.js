@@ -1,11 +1,11 @@
-// What pages with open decisions do beyond links and forms: they have keys that choose and decide, and send browser
+// What pages with open decisions do beyond links and forms: they have keys for choosing and deciding, and send browser
 // notifications.
 "use strict";
 
 (() => {
   // -- keys: j and k choose a decision, a approves it, d denies it --------------------------------------------------
 
-  // A key decides nothing about a card that has only just been chosen, for as long as a new button ignores clicks.
+  // Keys do not decide about a card that has just been chosen, for as long as a new button ignores clicks.
   const STEADY_MS = 1000;
   const DECISIONS = { a: "approve", d: "deny" };
   let chosen = null;
@@ -57,7 +57,7 @@
       // This click must also pass the check in ui.js.
       button.click();
     } else {
-      // A reader who has scrolled on sees another card, so show this one first.
+      // A reader who has scrolled away sees another card, so show this one first.
       settle(chosen);
       choose(chosen);
       button.scrollIntoView({ block: "nearest" });
@@ -74,7 +74,7 @@
     event.preventDefault();
   });
 
-  // The card that the address leads to is chosen from the start, or the first one.
+  // At the start, the card that the URL points to is chosen, or else the first one.
   const start = document.querySelector("article[data-card]:target") ?? cards()[0];
   if (start) mark(start);
 

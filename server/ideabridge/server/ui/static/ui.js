@@ -13,7 +13,7 @@
   let again = false;
 
   // Loads this page again and replaces the elements with `data-live` that have changed. What the reader has opened, is
-  // typing into, points at, or has scrolled to stays as it is. Decisions (`data-cards`) are never replaced.
+  // typing into, points at, or has scrolled to is left alone. Decisions (`data-cards`) are never replaced.
   async function refresh(url = location.href) {
     if (loading) {
       again = true;
@@ -66,13 +66,13 @@
     for (const part of main.querySelectorAll("[data-later]")) complete(part);
   }
 
-  // The icon of the tab shows whether something is waiting.
+  // The tab's icon shows whether something is waiting.
   function mark(icon) {
     const old = document.querySelector("link[rel=icon]");
     if (icon && old.href !== icon.href) old.replaceWith(icon);
   }
 
-  // A part that takes long to create is loaded after the page is shown. If that fails, the part keeps its link, which
+  // A part that is slow to create is loaded after the page is shown. If that fails, the part keeps its link, which
   // is also there for readers without scripts.
   async function complete(part) {
     part.setAttribute("aria-busy", "true");
@@ -186,7 +186,7 @@
     if (active) active.reduce((one, place) => one && one.children[place], old)?.focus({ preventScroll: true });
   }
 
-  // Each decision stays in its place as long as the page is open. New ones are added at the end, and settled ones are
+  // Each decision keeps its position while the page is open. New ones are added at the end, and settled ones are
   // marked. Nothing above a decision changes, so none moves away from under the pointer.
   function keep(old, next) {
     if (!old.querySelector(":scope > [data-card]")) {
@@ -362,7 +362,7 @@
 
   // -- times --------------------------------------------------------------------------------------------------------
 
-  // The server does not know where its reader is, so it writes times in UTC. They become the reader's own.
+  // The server does not know the reader's time zone, so it writes times in UTC. Convert them to local time.
   const DAY_AND_MINUTE = { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" };
 
   function localize(page) {
@@ -412,7 +412,7 @@
 
   // -- forms at work ------------------------------------------------------------------------------------------------
 
-  // A form that has been sent is marked until the answer replaces the page, and is not sent a second time.
+  // A submitted form is marked until the response replaces the page, and cannot be submitted again.
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (event.defaultPrevented) return;
@@ -443,7 +443,7 @@
     if (current) tabs.scrollLeft = Math.max(0, current.offsetLeft + current.offsetWidth - tabs.offsetLeft - tabs.clientWidth / 2);
   }
 
-  // A graph that does not fit scrolls, too. It begins with the call that is going on, but on a phone, half of another call
+  // A graph that does not fit scrolls, too. It begins with the call that is running, but on a phone, half of another call
   // would be before that one.
   if (matchMedia("(min-width: 30rem)").matches) {
     for (const graph of document.querySelectorAll("#graph .scroll")) {
@@ -454,7 +454,7 @@
 
   // -- menus --------------------------------------------------------------------------------------------------------
 
-  // A choice that says by itself what to show needs no button.
+  // A selection that takes effect immediately needs no button.
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-sends]")) event.target.form.requestSubmit();
   });
@@ -484,7 +484,7 @@
 
   // -- copying ------------------------------------------------------------------------------------------------------
 
-  // Browsers let a page write to the clipboard only at a secure address. Elsewhere, copy a selection, as before.
+  // Browsers let a page write to the clipboard only in a secure context. Elsewhere, copy a selection instead.
   async function copyText(text) {
     if (navigator.clipboard) return navigator.clipboard.writeText(text);
     const field = document.createElement("textarea");
@@ -540,7 +540,7 @@
 
   // -- lines and colours of an editor -------------------------------------------------------------------------------
 
-  // Each kind of word has the colour that it has where the server colours a text.
+  // Each kind of word has the same colour as in texts that the server colours.
   const STRING = String.raw`"(?:[^"\\\n]|\\.)*"`;
   const LANGUAGES = {
     json: new RegExp(`(?<nt>${STRING}(?=\\s*:))|(?<s2>${STRING})|(?<mi>-?\\b\\d[\\d.eE+-]*)|\\b(?<k>true|false|null)\\b`, "g"),
@@ -632,7 +632,7 @@
     let tools = [];
     let chosen = 0;
     let found = [];
-    // If the person began to write before the tools arrived, offer now what fits.
+    // If the person began to type before the tools arrived, offer matching completions now.
     fetch(`${root}/playground/tools`).then((answer) => answer.json()).then((all) => {
       tools = all;
       listTools();
