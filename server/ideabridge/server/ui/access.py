@@ -219,7 +219,7 @@ class NotAManagerError(IdeabridgeError):
 
 
 class UnknownSessionError(IdeabridgeError):
-    """No session on the page has the given id."""
+    """Raised when no session on the page has the given id."""
 
 
 class NotTheOwnerError(IdeabridgeError):

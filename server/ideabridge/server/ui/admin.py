@@ -505,7 +505,7 @@ def _number_of(text: str, limit: ChangedLimit) -> int | float | None:
 
 
 def _approval(configuration: Configuration) -> str:
-    """Return a phrase that says which calls ask for approval."""
+    """Return a phrase that says which calls need approval."""
     parts = approval_parts(configuration.approval_setting)
     words = [
         _APPROVALS.get(part, part) if isinstance(part, str) else "as the rules say"

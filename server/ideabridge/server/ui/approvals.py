@@ -739,8 +739,8 @@ class ApprovalPages:
         return None
 
     def _rules(self, visitor: Visitor) -> tuple[list[ListedRule], str]:
-        """Return the standing rules that a visitor may see, and the reason why the rules cannot be
-        read, or "".
+        """Return the standing rules that a visitor may see, and why the rules cannot be read, or ""
+        if they can.
         """
         try:
             return self._listed_rules(visitor), ""

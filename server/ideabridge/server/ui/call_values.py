@@ -1,4 +1,4 @@
-"""Show the parameters of a call that asks for approval as a table, with what has changed since a
+"""Show the parameters of a call that needs approval as a table, with what has changed since a
 person last approved a call of the same tool.
 """
 
@@ -69,7 +69,7 @@ class EarlierCall:
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """A parameter of a call that asks for approval.
+    """A parameter of a call that needs approval.
 
     Attributes:
         name: the name of the parameter.
@@ -144,7 +144,7 @@ class ValueRow:
 
 @dataclass(frozen=True, slots=True)
 class CallValues:
-    """The parameters of a call that asks for approval.
+    """The parameters of a call that needs approval.
 
     Attributes:
         rows: a row for each parameter.

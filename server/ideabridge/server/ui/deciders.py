@@ -22,7 +22,7 @@ def may_choose_deciders(configuration: Configuration, visitor: Visitor) -> bool:
     """Return whether a visitor can choose on the page who decides.
 
     Rules from several files apply together, so the page adds no rules of its own if a file that it
-    cannot change already has some. If no call asks for approval, there is nothing to decide.
+    cannot change already has some. If no call needs approval, there is nothing to decide.
     """
     file = file_to_change(configuration)
     if file is None or not visitor.is_owner or configuration.approval == "allow_all":

@@ -1,4 +1,4 @@
-"""The fields in which a visitor edits the parameters of a call that asks for approval, and the
+"""The fields in which a visitor edits the parameters of a call that needs approval, and the
 resulting call.
 """
 

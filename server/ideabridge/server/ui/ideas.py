@@ -1116,7 +1116,7 @@ def _first_messages(context: list[JSON]) -> list[JSON]:
 def _choices(form: FormFields, before: Choices) -> Choices:
     """Return a person's decisions about copied values.
 
-    Earlier decisions stay in force unless their box is unticked or a new selection replaces them.
+    Earlier decisions remain valid unless their box is unticked or a new selection replaces them.
     """
     selected = {key[2:]: value for key, value in form.fields if key.startswith("t.")}
     ticked = {*selected, *form.all("stays")}

@@ -338,8 +338,8 @@ class ModulePages:
         return [*reader.earlier(), *reader.new()]
 
     async def call(self, request: Request) -> Response:
-        """Call one tool by running a plan with one call. Like any other plan, it is recorded and
-        asks for approval.
+        """Call one tool by running a plan with one call, which is recorded and may need approval
+        like any other plan.
         """
         visitor = visitor_of(request)
         form = form_of(request)

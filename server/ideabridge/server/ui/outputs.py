@@ -269,7 +269,7 @@ class _Room:
         return taken
 
     def take_text(self, text: str) -> str:
-        """Take up room for a text. Return the part of it that fits."""
+        """Take up room for text. Return the part of the text that fits."""
         taken = text if len(text) <= self.characters else f"{text[: self.characters]}…"
         self.characters = max(0, self.characters - len(text))
         return taken

@@ -104,8 +104,8 @@ def code_name_of(title: str) -> str:
 
 
 def _capitalized(text: str) -> str:
-    """Return a text with its first letter capitalized, unless its first word has capitals of its
-    own, such as `iOS`.
+    """Capitalize the first letter of a text, unless its first word has capitals of its own, such as
+    `iOS`.
     """
     first = text.partition(" ")[0]
     return f"{text[:1].upper()}{text[1:]}" if first.islower() else text

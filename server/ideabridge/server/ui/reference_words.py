@@ -162,7 +162,7 @@ class ReferenceWords:
 
 
 def _within(path: Path, whole: str) -> str:
-    """Return words for a part of a value."""
+    """Return a phrase for a part of a value."""
     parts = [f"item {key}" if key.isdecimal() else key for key in reversed(path)]
     if not parts:
         return whole

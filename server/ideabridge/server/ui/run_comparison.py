@@ -104,7 +104,7 @@ class FieldChange:
 
 
 def _parts_of(text: str, other: str) -> list[TextPart]:
-    """Return the parts of a text, divided where it differs from another text.
+    """Split a text where it differs from another text.
 
     If the texts have few words in common, the whole text has changed, and no part is marked.
     """

@@ -213,8 +213,8 @@ _BREAKS: Final = re.compile(r"(?<=\w[/_-])(?=[\w.])|(?<=\w\.)(?=[^\W\d_])")
 
 
 def breakable(text: str | Path) -> Markup:
-    """Return a text whose lines can also break after the separators in a path or a name, so that a
-    narrow window does not break them within a word.
+    """Return text that can also wrap after the separators in a path or a name, so that a narrow
+    window does not break them within a word.
     """
     return Markup("<wbr>").join(_BREAKS.split(printable(str(text))))
 
@@ -349,7 +349,7 @@ _PLAIN_WORD: Final = re.compile(r"[a-z]+(?=[\s,:])")
 
 
 def capital(text: str) -> str:
-    """Return a text with its first letter capitalized, to stand as a sentence.
+    """Capitalize the first letter of a text, so that it can be a sentence.
 
     A text that begins with a key of a configuration file, such as `mcpServers.notes`, is unchanged.
     """

@@ -18,7 +18,7 @@ MOST_NAMED: Final = 6
 
 
 def stages_of(bars: Iterable[CallBar]) -> list[list[CallBar]]:
-    """Return the calls that have started, in stages.
+    """Group the calls that have started into stages.
 
     All calls of a stage ran at the same time. A new stage begins when a call starts after a call of
     the previous stage has ended. Within a stage, calls keep the order in which they were listed.

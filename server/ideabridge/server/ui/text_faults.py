@@ -1,4 +1,4 @@
-"""Describe the faults in a text that a person wrote, with their lines."""
+"""Describe the faults in text that a person wrote, with their lines."""
 
 from __future__ import annotations
 
