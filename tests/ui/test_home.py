@@ -76,13 +76,17 @@ def test_home_shows_what_waits_and_what_ran(page: Page, site: str) -> None:
     expect(page.locator("#waits .ask-values")).to_have_text("order 1, amount 2.5")
     expect(page.locator("#waits .sub")).to_have_text(re.compile("^refund · you asked "))
     expect(waiting.first).to_have_attribute("href", re.compile(f"/ui/approvals#q-{asking}"))
+    # The runs that wait are among the latest ones.
     latest = page.locator("#running").get_by_role("link")
-    expect(latest).to_have_count(2)
-    expect(latest.first).to_have_attribute("href", f"/ui/runs/{done}")
-    expect(latest.nth(1)).to_have_text("All runs")
+    expect(latest).to_have_count(3)
+    expect(latest.first).to_have_attribute("href", f"/ui/runs/{asking}")
+    expect(latest.nth(1)).to_have_attribute("href", f"/ui/runs/{done}")
+    expect(latest.nth(2)).to_have_text("All runs")
+    expect(page.locator("#running .status").first).to_have_text("needs approval")
+    expect(page.locator("#running .asking-tile").first).to_have_attribute("title", "you")
 
-    # Only the first button is filled.
-    expect(page.locator("#waits .button.good")).to_have_count(1)
+    # All decisions are equal, so no button is filled.
+    expect(page.locator("#waits .button.good")).to_have_count(0)
     expect(page.locator("#waits")).to_have_class("card asking")
     expect(page.locator("#running")).to_have_class("home-part")
 
@@ -115,12 +119,12 @@ def test_calls_of_one_tool_are_told_apart_by_the_values_in_which_they_differ(
 
 
 def test_home_lists_few_of_the_latest_runs(http: httpx.Client) -> None:
-    for number in range(6):
+    for number in range(9):
         ask(http, ORDERS, name=f"Orders, part {number}")
 
     wait_until(lambda: "Latest runs" in http.get("/ui/home").text)
     runs = http.get("/ui/home").text.partition('id="running"')[2].partition("</section>")[0]
-    assert re.findall(r"Orders, part (\d)", runs) == ["5", "4", "3", "2", "1"]
+    assert re.findall(r"Orders, part (\d)", runs) == list("87654321")
 
 
 def test_home_names_the_assistants_that_called(page: Page, site: str) -> None:
@@ -149,7 +153,7 @@ def test_an_open_first_page_becomes_home_with_what_waits_first(page: Page, site:
     expect(first).to_have_id("waits")
     # It is in the columns of Home, as if the page had just been opened.
     expect(page.locator(".home #waits")).to_be_visible()
-    expect(page.locator("#running")).to_contain_text("No run but those that need approval.")
+    expect(page.locator("#running .status")).to_have_text("needs approval")
     expect(page.locator("#week figcaption").first).to_have_text("1 run ")
     expect(page.locator("#suggested")).not_to_have_attribute("data-later", re.compile("."))
 
@@ -283,6 +287,7 @@ def test_the_week_counts_failed_runs(page: Page, site: str) -> None:
     week = page.locator("#week figure").first
     expect(week.locator("figcaption")).to_have_text("2 runs 1 failed")
     expect(week.locator("svg g")).to_have_count(7)
+    expect(week.locator(".today b")).to_have_text("2")
     expect(page.locator("#running .status")).to_have_text(["failed", "done"])
 
 
@@ -307,8 +312,7 @@ def test_a_day_in_the_chart_has_its_failed_runs_below_the_others() -> None:
     tuesday = DayOfUse(date(2026, 6, 2), runs=1)
     [chart] = charts_of([monday, tuesday, DayOfUse(date(2026, 6, 3))])
     assert (chart.counted, chart.failed) == ("3 runs", 1)
-    assert chart.bars[0].left == 0
-    assert [(bar.good, bar.failed) for bar in chart.bars] == [(24, 24), (24, 0), (0, 0)]
+    assert [(bar.good, bar.failed) for bar in chart.bars] == [(36, 36), (36, 0), (0, 0)]
     assert chart.bars[0].title == "Monday, 1 June: 2 runs, 1 failed"
     assert [(bar.day, bar.count) for bar in chart.bars] == [
         ("Mon", "2"),
@@ -317,7 +321,7 @@ def test_a_day_in_the_chart_has_its_failed_runs_below_the_others() -> None:
     ]
 
 
-def test_large_numbers_fit_below_their_bars() -> None:
+def test_large_numbers_fit_above_their_bars() -> None:
     monday = date(2026, 6, 1)
     numbers = (9_999, 12_345, 2_500_000)
     days = [DayOfUse(monday + timedelta(days=n), runs=count) for n, count in enumerate(numbers)]

@@ -845,7 +845,7 @@ def test_an_empty_list_says_what_there_is_none_of(page: Page, site: str) -> None
     for label, said in (
         ("All", "No runs yet."),
         ("Today", "No run has begun today."),
-        ("This week", "No run has begun in the last seven days."),
+        ("Last 7 days", "No run has begun in the last 7 days."),
         ("Running", "Nothing is running."),
         ("Needs approval", "Nothing needs approval."),
         ("Failed", "Nothing failed."),
@@ -872,7 +872,11 @@ def test_quick_links_count_the_runs_that_they_lead_to(page: Page, site: str) -> 
     expect(page.locator("#runs")).to_contain_text("No runs match these filters.")
     expect(links).to_contain_text("All 3")
     expect(links).to_contain_text("Today 3")
-    expect(links).to_contain_text("This week 3")
+    expect(links).to_contain_text("Last 7 days 3")
+    # The filter and the link are about the same days.
+    page.goto(f"{site}runs?when=7d")
+    expect(links.locator("[aria-current]")).to_have_text("Last 7 days 3")
+    expect(page.get_by_label("When")).to_have_value("7d")
     links.get_by_role("link", name="Failed 1").click()
     expect(page.locator("tr[id^=row-]")).to_have_count(1)
     # The run is stored as done, but all of its calls failed.

@@ -37,6 +37,7 @@ from ideabridge.server.ui.access import (
     visitor_of,
 )
 from ideabridge.server.ui.askers import AskingProgram
+from ideabridge.server.ui.last_days import first_of_last_days
 from ideabridge.server.ui.site import Site
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -44,9 +45,6 @@ from ideabridge.tools.threads import compute_in_thread
 
 _SEARCHED: Final = 100
 """Number of the latest runs, and of the latest direct calls, that are searched for assistants."""
-
-_WEEK: Final = "7d"
-"""The period for which the use of each assistant is counted, in the notation of run filters."""
 
 _MOST_TOOLS: Final = 3
 """Maximum number of tools that the list names for each assistant."""
@@ -343,12 +341,13 @@ def _seen_assistants(store: Store, scope: Viewer) -> dict[str, SeenAssistant]:
 def _add_week(seen: dict[str, SeenAssistant], store: Store, scope: Viewer) -> None:
     """Add each assistant's number of runs and most used tools of the last seven days."""
     store.ideas.index_all()
+    first = first_of_last_days().isoformat()
     runs = Counter[str]()
-    for client, number in store.daily_use.runs_by_asker(_WEEK, caller=scope).items():
+    for client, number in store.daily_use.runs_by_asker(first, caller=scope).items():
         runs[_name_of(client)] += number
 
     tools: dict[str, Counter[str]] = {}
-    for client, used in store.daily_use.tools_by_asker(_WEEK, caller=scope).items():
+    for client, used in store.daily_use.tools_by_asker(first, caller=scope).items():
         of_assistant = tools.setdefault(_name_of(client), Counter[str]())
         for tool in used:
             of_assistant[tool.tool] += tool.times

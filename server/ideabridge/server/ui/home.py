@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from functools import partial
-from typing import Final, get_args
+from typing import Final
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -20,6 +20,7 @@ from ideabridge.server.ui.access import Visitor, visitor_of
 from ideabridge.server.ui.approvals import Card
 from ideabridge.server.ui.call_values import ValueRow, earlier_call
 from ideabridge.server.ui.connecting import Assistant, ClientEntries, ClientEntry, known_assistants
+from ideabridge.server.ui.last_days import DAYS, first_of_last_days
 from ideabridge.server.ui.playground import EXAMPLE_PLAN
 from ideabridge.server.ui.run_rows import RunRows
 from ideabridge.server.ui.runs import PAGE as PAGE_OF_RUNS
@@ -28,29 +29,19 @@ from ideabridge.server.ui.servers_by_state import ServersByState
 from ideabridge.server.ui.sign_ins import servers_to_sign_in_to
 from ideabridge.server.ui.site import Site
 from ideabridge.server.ui.suggested import SuggestedTool
-from ideabridge.server.views.records import ListedStatus, listed_runs
+from ideabridge.server.views.records import listed_runs
 from ideabridge.server.views.shown import PAGE
 from ideabridge.tools.names import counted
 from ideabridge.tools.threads import compute_in_thread
 
-_DAYS: Final = 7
-_SHOWN_RUNS: Final = 5
+_SHOWN_RUNS: Final = 8
 _SHOWN_DECISIONS: Final = 5
 _SHOWN_SERVERS: Final = 12
 _SHOWN_TOOLS: Final = 5
 _SHOWN_SUGGESTIONS: Final = 3
 
-_LATEST: Final = tuple(status for status in get_args(ListedStatus) if status != "needs_approval")
-"""The statuses of the latest runs. Runs that need approval are listed separately."""
-
-_CHART_HEIGHT: Final = 48
+_CHART_HEIGHT: Final = 72
 """The height, in pixels, of the highest bar in a chart."""
-
-_BAR_WIDTH: Final = 12
-_BAR_GAP: Final = 4
-"""The space between two bars. The style sheet stretches the bars to the width of the card, and has
-columns with the same proportions for the days below them.
-"""
 
 _SHOWN_VALUES: Final = 3
 _SHOWN_ASSISTANTS: Final = 4
@@ -61,7 +52,6 @@ class DayBar:
     """One day in a chart. All lengths are in pixels.
 
     Attributes:
-        left: the left edge of the bar.
         good: the height of the bar's upper part, which stands for the runs, calls or tokens that
             did not fail.
         failed: the height of the bar's lower part, which stands for the runs or calls that failed.
@@ -70,18 +60,16 @@ class DayBar:
         count: the number of runs, calls or tokens, with few digits.
     """
 
-    left: int
     good: float
     failed: float
     title: str
     day: str
     count: str
-    width: int = _BAR_WIDTH
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart with one bar for each day of the week. All lengths are in pixels.
+    """A chart with one bar for each day.
 
     Attributes:
         counted: the total for all days, followed by what the chart counts.
@@ -92,8 +80,6 @@ class Chart:
     counted: str
     failed: int
     bars: tuple[DayBar, ...]
-    width: int = _DAYS * (_BAR_WIDTH + _BAR_GAP) - _BAR_GAP
-    height: int = _CHART_HEIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +115,12 @@ class HomePage:
     async def show(self, request: Request) -> Response:
         """Show the home page, or how to begin if nothing has run yet."""
         visitor = visitor_of(request)
-        last = datetime.now(UTC).date()
-        first = last - timedelta(days=_DAYS - 1)
         store = self._bridge.store
-        days, tools = await compute_in_thread(self._used, first, last, visitor)
+        days, tools = await compute_in_thread(self._used, first_of_last_days(), visitor)
         cards = await self._cards(visitor)
-        # Use the filter, which leaves out runs whose process has died.
-        running = listed_runs(store, visitor.scope, _SHOWN_RUNS, status="running")
-        latest = store.runs.newest(visitor.scope, _LATEST, limit=_SHOWN_RUNS, rooms=False)
         # The page "Runs" lists these.
         newest = listed_runs(store, visitor.scope, PAGE_OF_RUNS)
-        has_run = bool(latest) or self._site.waiting(visitor) > 0
-        is_new = not has_run and not any(day.direct_calls for day in days)
+        is_new = not newest and not any(day.direct_calls for day in days)
         servers = self._site.servers(visitor)
         connections: list[ClientEntry] = []
         if self._site.workspace is None:
@@ -164,8 +144,7 @@ class HomePage:
             assistants=assistants[:_SHOWN_ASSISTANTS],
             example=EXAMPLE_PLAN,
             cards=told_apart(cards),
-            is_running=bool(running),
-            rows=await compute_in_thread(self._rows.of, running or latest, newest),
+            rows=await compute_in_thread(self._rows.of, newest[:_SHOWN_RUNS], newest),
             servers=servers[:_SHOWN_SERVERS],
             more_servers=len(servers) - _SHOWN_SERVERS,
             by_state=ServersByState.of(servers),
@@ -204,15 +183,14 @@ class HomePage:
         # Use a thread, because calls can be large.
         return await compute_in_thread(read)
 
-    def _used(
-        self, first: date, last: date, visitor: Visitor
-    ) -> tuple[list[DayOfUse], list[tuple[str, int]]]:
+    def _used(self, first: date, visitor: Visitor) -> tuple[list[DayOfUse], list[tuple[str, int]]]:
         """Return the use on each day, and the names and use counts of the most used tools.
 
         Call this method in a thread, because it may have to index ideas first.
         """
         store = self._bridge.store
         store.ideas.index_all()
+        last = first + timedelta(days=DAYS - 1)
         days = store.daily_use.days(first, last, caller=visitor.scope)
         used = store.daily_use.most_used(first, _SHOWN_TOOLS, caller=visitor.scope)
         return days, [(tool.tool, tool.times) for tool in used]
@@ -257,7 +235,7 @@ def charts_of(days: list[DayOfUse]) -> list[Chart]:
 
 
 def _few_digits(number: int) -> str:
-    """Return a number, shortened to fit below the bar of a chart."""
+    """Return a number, shortened to fit above the bar of a chart."""
     if number < 10_000:
         return f"{number:,}"
     if number < 1_000_000:
@@ -270,13 +248,12 @@ def _chart(
 ) -> Chart:
     scale = _CHART_HEIGHT / max(1, *counts)
     bars: list[DayBar] = []
-    for number, (day, count, failed) in enumerate(zip(days, counts, failures, strict=True)):
+    for day, count, failed in zip(days, counts, failures, strict=True):
         title = f"{day.day:%A, %-d %B}: {counted(count, noun)}{of_what}"
         if failed:
             title += f", {failed:,} failed"
         bars.append(
             DayBar(
-                left=number * (_BAR_WIDTH + _BAR_GAP),
                 good=round((count - failed) * scale, 1),
                 failed=round(failed * scale, 1),
                 title=title,

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import Final, cast, get_args
 from urllib.parse import urlencode
@@ -30,6 +30,7 @@ from ideabridge.server.ui.approvals import MOST, MOST_CARDS, cards_of, oldest_fi
 from ideabridge.server.ui.askers import THIS_PAGE, AskingProgram, names_given_by
 from ideabridge.server.ui.call_values import earlier_call
 from ideabridge.server.ui.forms import number_from
+from ideabridge.server.ui.last_days import first_of_last_days
 from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.run_comparison import (
     MOST_OFFERED,
@@ -263,8 +264,7 @@ class RunPages:
         today = _today()
         total = store.daily_use.newest_runs(scope, RunFilter(), _MOST_COUNTED)
         failed = store.daily_use.newest_runs(scope, RunFilter(failed=True), _MOST_COUNTED)
-        # The home page counts the same days.
-        week = {"since": f"{datetime.now(UTC) - timedelta(days=6):%Y-%m-%d}"}
+        week = {"since": first_of_last_days().isoformat()}
         begun_this_week = store.daily_use.newest_runs(
             scope, RunFilter(since=week["since"]), _MOST_COUNTED
         )
@@ -289,10 +289,10 @@ class RunPages:
                 is_least=begun_today == _MOST_COUNTED,
             ),
             link(
-                "This week",
+                "Last 7 days",
                 week,
                 begun_this_week,
-                "No run has begun in the last seven days.",
+                "No run has begun in the last 7 days.",
                 is_least=begun_this_week == _MOST_COUNTED,
             ),
             link(
@@ -685,8 +685,13 @@ def _with_times(query: dict[str, str]) -> dict[str, str]:
     query.pop("since", None)
     query.pop("until", None)
     if when:
-        query["since"] = _today() if when == "today" else when
+        query["since"] = _first_days().get(when, when)
     return query
+
+
+def _first_days() -> dict[str, str]:
+    """Return the first day of those choices of `_TIMES` that begin with a day."""
+    return {"today": _today(), "7d": first_of_last_days().isoformat()}
 
 
 def _chosen_time(since: str, until: str) -> str:
@@ -695,8 +700,9 @@ def _chosen_time(since: str, until: str) -> str:
     """
     if not since and not until:
         return ""
-    if not until and since == _today():
-        return "today"
+    for choice, first in _first_days().items():
+        if not until and since == first:
+            return choice
     is_day = all(_is_day(time) for time in (since, until) if time)
     return _CUSTOM if until or is_day else since
 
@@ -730,10 +736,9 @@ def _in_words(name: str, value: str) -> str:
         return value.replace("_", " ")
     if name == "user":
         return value.removeprefix("user:")
-    if name == "since" and value == _today():
-        return "today"
-    if name == "since" and value in _TIMES:
-        return _TIMES[value].lower()
+    if name == "since":
+        choice = _chosen_time(value, "")
+        return _TIMES[choice].lower() if choice in _TIMES and choice != _CUSTOM else value
     return value
 
 
