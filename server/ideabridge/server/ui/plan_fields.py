@@ -13,7 +13,7 @@ from ideabridge.server.ui.plan_form import ANY_VALUE, FormStep, FormValue, PlanF
 from ideabridge.server.ui.playground import group_of, place_of_group
 from ideabridge.server.ui.tool_texts import about_tool
 from ideabridge.tools.encoding import JSON, encode_text
-from ideabridge.tools.tool import Tool
+from ideabridge.tools.tool import Tool, ToolKey
 
 _MOST_RESULTS: Final = 8
 """Number of the latest steps whose results can be chosen for a value. A list of all results would
@@ -22,6 +22,9 @@ make the page of a long tool too large.
 
 _MOST_PARTS: Final = 400
 """Maximum number of result parts in all lists of choices on a page together."""
+
+_TITLES: Final[dict[tuple[ToolKey, str], str]] = {((None, "compute"), "code"): "Formula"}
+"""The parameters whose name does not say to people what to enter, and what they read instead."""
 
 _LONGEST_LINE: Final = 22
 """Number of characters that a single-line field shows."""
@@ -52,6 +55,7 @@ class ShownValue:
 
     Attributes:
         prefix: the prefix of its inputs' names.
+        title: what people read as its name.
         field: the field for entering the value.
         value: the value.
         source: the chosen option.
@@ -62,6 +66,7 @@ class ShownValue:
     """
 
     prefix: str
+    title: str
     field: Field
     value: FormValue
     source: str
@@ -136,7 +141,9 @@ class PlanFields:
         ]
         all_results = results.before(len(form.steps))
         returns = [
-            _shown_value(f"r{number}", value, ANY_VALUE, all_results, is_named_here=True)
+            _shown_value(
+                f"r{number}", value, ANY_VALUE, all_results, title=value.name, is_named_here=True
+            )
             for number, value in enumerate(form.returns)
         ]
         left_out = max(len(tools.all) - MOST_TOOLS, 0)
@@ -220,6 +227,7 @@ def _shown_step(
             value,
             fields.get(value.name, ANY_VALUE),
             results,
+            title=_TITLES.get((step.tool, value.name), value.name),
             is_named_here=value.name not in fields,
         )
         for number, value in enumerate(step.values)
@@ -243,11 +251,12 @@ def _shown_value(
     field: Field,
     results: Sequence[FormOptions],
     *,
+    title: str,
     is_named_here: bool,
 ) -> ShownValue:
-    sources = [FormOption("value", "This value"), FormOption("ask", "Ask each time")]
+    sources = [FormOption("value", "Always this"), FormOption("ask", "Ask each time")]
     if value.source == "json":
-        sources.append(FormOption("json", "This value, as JSON"))
+        sources.append(FormOption("json", "Always this, as JSON"))
     if not field.required or not value.source:
         sources.append(FormOption("", "Nothing" if prefix.startswith("r") else "Leave it out"))
 
@@ -261,4 +270,4 @@ def _shown_value(
             part = ""
         elif source not in offered:
             sources.append(FormOption(source, f"Result of step {value.step + 1}"))
-    return ShownValue(prefix, field, value, source, part, tuple(sources), is_named_here)
+    return ShownValue(prefix, title, field, value, source, part, tuple(sources), is_named_here)
