@@ -191,14 +191,17 @@ def spread_over_a_week(store: Path) -> None:
             minutes_ago += 4 if place < 8 else 100 * (1 + place % 7)
             _set_back(database, number, minutes_ago * 60, CLIENTS[place % len(CLIENTS)])
 
-        # The tools that people made are as old as the runs that they came from, or older.
-        tools = database.execute("SELECT number, time FROM publications").fetchall()
-        for number, published in tools:
-            days = timedelta(days=5 * number + 2)
-            database.execute(
-                "UPDATE publications SET time = ? WHERE number = ?",
-                (_earlier(published, days.total_seconds()), number),
-            )
+        # A tool is made soon after the run that it comes from. Those without one are older.
+        tools = database.execute(
+            "SELECT publications.number, publications.time, runs.updated FROM publications "
+            "LEFT JOIN ideas ON ideas.number = publications.idea "
+            "LEFT JOIN runs ON runs.id = ideas.run"
+        ).fetchall()
+        for number, published, origin in tools:
+            moment = _earlier(published, timedelta(days=5 * number + 2).total_seconds())
+            if origin is not None:
+                moment = _earlier(origin, -timedelta(minutes=10).total_seconds())
+            database.execute("UPDATE publications SET time = ? WHERE number = ?", (moment, number))
 
 
 def _set_back(database: sqlite3.Connection, number: int, seconds: float, client: str) -> None:

@@ -58,7 +58,7 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
         page.locator("select[name='t.calls.1.amount']").select_option("keep")
         page.get_by_role("button", name="Save as the next version").click()
         expect(page.locator(".facts", has_text="version 2")).to_be_visible()
-        expect(copied).not_to_contain_text("amount of Refund")
+        expect(copied).not_to_contain_text("amount for Refund")
         expect(page.get_by_label("What a call runs")).to_contain_text('"amount": 10.0')
 
         # The constant is the same. What has changed is that nothing else may take its place.
@@ -70,11 +70,11 @@ def test_what_a_copied_value_may_be_is_seen_and_decided(page: Page, tmp_path: Pa
         # The decision is shown and can be taken back.
         page.get_by_role("link", name="Accept, fix or rename them").click()
         page.get_by_label(
-            "amount of Refund: always the recorded value, as decided before"
+            "amount for Refund: always the recorded value, as decided before"
         ).uncheck()
         page.get_by_role("button", name="Save as the next version").click()
         expect(page.locator(".facts", has_text="version 3")).to_be_visible()
-        expect(copied).to_contain_text("amount of Refund")
+        expect(copied).to_contain_text("amount for Refund")
 
 
 WRONG = """

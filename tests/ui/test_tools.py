@@ -60,7 +60,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     assert 'name="name" value="count_orders"' in draft
     assert 'name="description" value="count orders"' in draft
     assert f'From <a href="/ui/runs/{made}">count orders of c1</a>' in draft
-    assert "customer of List orders Name of the parameter" in words_of(draft)
+    assert "customer for List orders Name of the parameter" in words_of(draft)
     assert "In the run: c1 ." in words_of(draft)
     steps = words_of(draft.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
     assert steps.startswith("List orders customer the customer you enter Compute")
@@ -266,7 +266,7 @@ def test_parameters_with_the_same_value_become_one(
     page.get_by_label("Name of the tool").fill("person")
     expect(page.locator("input[name$='.rename']")).to_have_count(1)
     expect(page.get_by_role("main")).to_contain_text(
-        "Used in 2 places: customer of List orders, id of Find customer."
+        "Used in 2 places: customer for List orders, id for Find customer."
     )
     chosen = page.get_by_label("Ask, with this value as the default")
     expect(chosen).to_be_checked()
@@ -574,11 +574,12 @@ def test_a_suggestion_becomes_a_tool_with_one_click(
     expect(card.get_by_role("heading")).to_have_text("List orders, then find customer")
     expect(card).to_contain_text("These 2 steps ran 3 times in the same order.")
     expect(card).to_contain_text("As a tool, they are one call that asks for")
-    # The steps, and the number that both take, are there once.
-    expect(card.get_by_role("listitem")).to_have_count(0)
+    # The steps in their order, and the latest runs.
+    expect(card.locator(".suggested-steps > li")).to_have_text(["List orders", "Find customer"])
+    expect(card.locator(".suggested-runs > li")).to_have_count(3)
     expect(card.locator("p b")).to_have_text(["customer"])
     expect(card).to_contain_text("They only read.")
-    source = card.get_by_role("link", name="List orders, find customer")
+    source = card.get_by_role("link", name="List orders, find customer").first
     expect(source).to_have_attribute("href", f"/ui/runs/{made}")
     # No address contains the secret of the session.
     review = card.get_by_role("link", name="Review it first").get_attribute("href")

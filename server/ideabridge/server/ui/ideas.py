@@ -142,7 +142,7 @@ class CopiedValue:
 
     Attributes:
         path: where the value is in the plan.
-        place: `path` in words, for example `amount of refund (call 1)`.
+        place: `path` in words, for example `amount for refund (call 1)`.
         recorded: the recorded value.
         options: the text and value of each option, one per explanation.
         taken: the explanation that calls currently follow.
@@ -308,6 +308,8 @@ class IdeaPages:
             )
 
         rows = await compute_in_thread(self._rows_of, values["ideas"], visitor)
+        suggested = [run for card in values["suggestions"] for run in card.runs]
+        rows |= await compute_in_thread(self._rows, suggested, visitor)
         counts = await compute_in_thread(self._counts, visitor)
         return self._site.page(
             request, "ideas.html", view=view, words=words, rows=rows, counts=counts, **values
@@ -1148,7 +1150,7 @@ class ParameterField:
         may_require: whether a person can make the parameter required, because calls can currently
             omit it or a person has already made it required.
         is_required: whether a person has already made the parameter required.
-        places: where the parameter is used, for example `customer of List orders`.
+        places: where the parameter is used, for example `customer for List orders`.
         recorded: a short form of the parameter's value in the run, or "" if it had none.
         is_text: whether the value in the run is text.
         twin: an earlier parameter with the same recorded value, which could replace this one.
@@ -1232,7 +1234,7 @@ def _fields(draft: Drafted, decided: JSONObject, titles: ToolTitles) -> list[Par
 
 
 def _places(fills: Iterable[JSON], words: ReferenceWords) -> list[str]:
-    """Return where a plan uses the values at the given paths, for example `customer of List
+    """Return where a plan uses the values at the given paths, for example `customer for List
     orders`, without duplicates. A path outside the calls becomes `the output`.
     """
     places: dict[str, None] = {}

@@ -114,12 +114,12 @@ class ReferenceWords:
         )
 
     def place(self, path: Path) -> str:
-        """Return a description of a place in a plan, such as `amount of refund (call 1)`."""
+        """Return a description of a place in a plan, such as `amount for refund (call 1)`."""
         if path[:1] != ("calls",) or len(path) < 3 or not path[1].isdecimal():
             return in_one_line(".".join(path), _LONGEST_PATH)
         number = int(path[1])
         name = self._names.get(number) or f"{self._tools.get(number, 'it')} (call {number})"
-        return _within(path[2:], name)
+        return f"{_nested(path[2:])} for {name}"
 
     def in_text(self, text: str) -> str:
         """Return a sentence with its references replaced by words."""
@@ -163,10 +163,13 @@ class ReferenceWords:
 
 def _within(path: Path, whole: str) -> str:
     """Return a phrase for a part of a value."""
+    return f"{_nested(path)} of {whole}" if path else whole
+
+
+def _nested(path: Path) -> str:
+    """Return a phrase for a path, which begins with its innermost key."""
     parts = [f"item {key}" if key.isdecimal() else key for key in reversed(path)]
-    if not parts:
-        return whole
-    return f"{in_one_line(' of '.join(parts), _LONGEST_PATH)} of {whole}"
+    return in_one_line(" of ".join(parts), _LONGEST_PATH)
 
 
 def _reference_in(value: JSON) -> str:

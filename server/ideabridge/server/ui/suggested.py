@@ -18,6 +18,9 @@ _MOST_STEPS: Final = 3
 _LISTED_STEPS: Final = 8
 """Number of steps that a card lists. It counts the others."""
 
+_LATEST_RUNS: Final = 3
+"""Number of the latest runs that a card lists."""
+
 _MOST_DOUBTS: Final = 3
 """Number of doubts on the card of a suggestion. The page of the draft lists them all."""
 
@@ -29,7 +32,8 @@ class SuggestedTool:
     Attributes:
         suggestion: the suggestion.
         title: a description of the steps.
-        steps: the titles of the first steps' tools, or none if the title names all steps.
+        steps: the titles of the first steps' tools.
+        runs: the latest runs that did the work.
         asks_for: the parameters that callers must pass. Parameters with the same value are listed
             once.
         doubts: what a person still has to choose, as phrases.
@@ -39,6 +43,7 @@ class SuggestedTool:
     suggestion: Suggestion
     title: str
     steps: list[str]
+    runs: list[str]
     asks_for: list[str]
     doubts: list[str]
     review: str
@@ -51,14 +56,14 @@ class SuggestedTool:
         query += [("with", other.ref) for other in others]
         query += [("require", name) for name in suggestion.required]
         query.append(("name", suggestion.name))
-        steps: list[str] = []
-        if len(suggestion.tools) > _MOST_STEPS:
-            steps = [titles.of(tool) for tool in suggestion.tools[:_LISTED_STEPS]]
+        steps = [titles.of(tool) for tool in suggestion.tools[:_LISTED_STEPS]]
+        runs = dict.fromkeys(occurrence.run for occurrence in suggestion.occurrences)
         asks_for = [name for name in suggestion.required if name not in suggestion.repeated]
         return cls(
             suggestion=suggestion,
             title=_title(suggestion.tools, titles),
             steps=steps,
+            runs=list(runs)[:_LATEST_RUNS],
             asks_for=asks_for,
             doubts=_doubts(suggestion, titles),
             review=urlencode(query),
