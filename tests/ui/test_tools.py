@@ -609,3 +609,16 @@ def test_a_suggestion_with_doubts_is_reviewed_first(http: httpx.Client) -> None:
     choice = "whether to return the result of Find customer, which no step uses."
     assert f"Still to choose: {choice} Review and make a tool" in suggested
     assert "Make it a tool" not in suggested
+
+
+def test_a_draft_names_the_steps_whose_results_it_does_not_use(http: httpx.Client) -> None:
+    calls = [
+        ORDERS | {"_outputPath": "orders"},
+        {"_tool": "compute", "code": "len(o)", "o": "†state.orders"},
+        {"_tool": "find_customer", "id": "c1"},
+    ]
+    for output, unused in [("†state.orders[0]", "Compute, Find customer"), ("†results.1", "Find")]:
+        made = ask(http, *calls, output=output)
+        ended(http, made)
+        draft = words_of(http.get(f"/ui/ideas/publish?ref={made}").text)
+        assert f"It does not use the result{'s' if ',' in unused else ''} of {unused}" in draft

@@ -59,7 +59,7 @@ from ideabridge.server.ui.forms import (
     without_place,
 )
 from ideabridge.server.ui.idea_folder import IdeaFolder
-from ideabridge.server.ui.plan_steps import PlanSteps, layers_of, words_of_plan
+from ideabridge.server.ui.plan_steps import PlanSteps, order_of, words_of_plan
 from ideabridge.server.ui.proposed_names import general_title, name_of_calls
 from ideabridge.server.ui.readable_names import has_words, readable, title_names_tools
 from ideabridge.server.ui.reference_words import ReferenceWords
@@ -548,10 +548,10 @@ class IdeaPages:
         plan = _runs(publication)
         steps = PlanSteps()
         if plan is not None:
-            layers = await layers_of(
+            order = await order_of(
                 self._bridge, _runnable_plan(publication.present_plan or {}), visitor.caller
             )
-            steps = PlanSteps.of(plan, layers, self._site.titles(visitor))
+            steps = PlanSteps.of(plan, order, self._site.titles(visitor))
         trial = await trial_of(self._site, request)
         fields = fields_of_tool(publication, recording.input or {})
         return await self._site.page_beside(
@@ -761,7 +761,7 @@ class IdeaPages:
         shown_runs = [other.partition(":")[0] for other in runs]
         if draft is not None:
             titles = self._site.titles(visitor)
-            layers = await layers_of(self._bridge, _runnable_plan(draft.plan), visitor.caller)
+            order = await order_of(self._bridge, _runnable_plan(draft.plan), visitor.caller)
             words = words_of_plan(draft.calls, titles)
             # Use a thread, because reading the literals of many calls takes a long time.
             copied = await compute_in_thread(_choices_in, draft, words)
@@ -773,7 +773,7 @@ class IdeaPages:
                 "choices": copied,
                 "fields": _fields(draft, decided.parameters, titles),
                 "settled": _settled(decided.choices, copied, words),
-                "steps": PlanSteps.of(plan, layers, titles),
+                "steps": PlanSteps.of(plan, order, titles),
                 "written_plan": await compute_in_thread(_coloured_json, plan),
                 "program": _coloured_program(draft.plan.get("program")),
             }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.references import Path, map_references, parse_reference
 from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.server.ui.call_names import CallName, names_of_plan
 from ideabridge.server.ui.reference_words import ReferenceWords, ShownParameter
@@ -39,6 +40,19 @@ class PlanStep:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanOrder:
+    """The order of the calls of a plan. Calls are given by their index.
+
+    Attributes:
+        layers: the calls that can run at the same time, layer by layer, or none if this is unknown.
+        unused: the calls that only read, and whose results the plan does not use.
+    """
+
+    layers: Sequence[Sequence[int]] = ()
+    unused: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PlanSteps:
     """The first calls of a plan.
 
@@ -48,25 +62,25 @@ class PlanSteps:
         is_ordered: whether the order is known.
         left_out: the number of calls that do not fit on a page.
         returns: what the plan returns, in words, or "" if it is not a reference or an object.
+        unused: the names of calls that run, although nothing uses their results.
     """
 
     stages: tuple[tuple[PlanStep, ...], ...] = ()
     is_ordered: bool = False
     left_out: int = 0
     returns: str = ""
+    unused: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, plan: JSONObject, layers: Sequence[Sequence[int]], titles: ToolTitles) -> PlanSteps:
-        """Return as many steps of a plan as fit on a page, but at least one. `layers` contains the
-        indexes of the calls that can run at the same time, or is empty if this is unknown.
-        """
+    def of(cls, plan: JSONObject, order: PlanOrder, titles: ToolTitles) -> PlanSteps:
+        """Return as many steps of a plan as fit on a page, but at least one."""
         calls = objects_in(list_or_empty(plan.get("calls")))
         names = names_of_plan(calls, titles)
         words = ReferenceWords(is_form=True)
         room = _MOST_CHARACTERS
         shown = 0
         stages: list[tuple[PlanStep, ...]] = []
-        for layer in layers or [range(len(calls))]:
+        for layer in order.layers or [range(len(calls))]:
             steps: list[PlanStep] = []
             for place in layer:
                 server = WrittenCall.of(calls[place]).module or ""
@@ -84,9 +98,10 @@ class PlanSteps:
 
         return cls(
             stages=tuple(stages),
-            is_ordered=bool(layers),
+            is_ordered=bool(order.layers),
             left_out=len(calls) - shown,
             returns=_returned(plan.get("output"), words),
+            unused=tuple(str(names[place]) for place in order.unused),
         )
 
 
@@ -112,19 +127,19 @@ def words_of_plan(calls: list[JSON], titles: ToolTitles) -> ReferenceWords:
     return words
 
 
-async def layers_of(bridge: Bridge, plan: JSONObject, caller: str) -> list[list[int]]:
-    """Return the indexes of the calls that can run at the same time, layer by layer. Return no
-    layers if the plan cannot run here or has more calls than a page shows.
+async def order_of(bridge: Bridge, plan: JSONObject, caller: str) -> PlanOrder:
+    """Return the order of the calls of a plan. It is unknown if the plan cannot run here or has
+    more calls than a page shows.
     """
     if not 0 < len(list_or_empty(plan.get("calls"))) <= _MOST_STEPS:
-        return []
+        return PlanOrder()
 
     try:
         rehearsal = await bridge.dry_run(plan, caller=caller)
     except IdeabridgeError:
         # The page of a tool says elsewhere why it cannot run.
-        return []
-    return _layers_in(rehearsal)
+        return PlanOrder()
+    return PlanOrder(_layers_in(rehearsal), _unused_in(rehearsal, plan.get("output")))
 
 
 def _layers_in(rehearsal: dict[str, Any]) -> list[list[int]]:
@@ -142,3 +157,41 @@ def _layers_in(rehearsal: dict[str, Any]) -> list[list[int]]:
             layers.append(layer)
 
     return layers
+
+
+def _unused_in(rehearsal: dict[str, Any], output: JSON) -> list[int]:
+    """Return the indexes of the calls that only read, and whose results the plan does not use.
+    Return none if this is uncertain, because the output is the whole state or there are instances.
+    """
+    calls: list[dict[str, Any]] = rehearsal["calls"]
+    if output is None or any("instance" in call for call in calls):
+        return []
+
+    read: list[Path] = []
+
+    def note(text: str) -> JSON:
+        read.extend(operand.full for operand in parse_reference(text).operands())
+        return None
+
+    map_references(output, note)
+    after = {call["place"]: call["after"] for call in calls}
+    open_places = [call["place"] for call in calls if not call["read_only"] or _feeds(call, read)]
+    used: set[int] = set()
+    while open_places:
+        place = open_places.pop()
+        if place not in used:
+            used.add(place)
+            open_places += after[place]
+    return [place for place in after if place not in used]
+
+
+def _feeds(call: dict[str, Any], read: Sequence[Path]) -> bool:
+    """Return whether the result of a call, or a part of it, is at one of the paths."""
+    written: list[Path] = [("results", str(call["place"]))]
+    for text in call["writes"]:
+        written += [operand.full for operand in parse_reference(text).operands()]
+    return any(
+        all(first == second for first, second in zip(ours, theirs, strict=False))
+        for ours in written
+        for theirs in read
+    )
