@@ -188,7 +188,7 @@ async def test_values_are_not_counted_by_what_stands_in_texts(tmp_path: Path) ->
             one, calls=[{"_tool": "length", "value": ["†input.table"] * 10}], input=given
         )
         assert run.status == "done"
-        assert run.machine.history[0].items[0].size.values == 20
+        assert run.machine.history[0].items[0].read_size.values == 20
 
 
 async def test_the_outputs_of_one_caller_together_keep_a_bounded_part_of_memory(

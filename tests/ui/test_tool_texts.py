@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ideabridge.server.ui.tool_texts import request_with
+from ideabridge.server.ui.tool_texts import about_tool, opening_sentence, request_with
+from ideabridge.tools.builtins import builtin_toolbox
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,9 @@ def test_a_value_stands_beside_its_name(
     sentence: str, values: dict[str, str], request_: str
 ) -> None:
     assert request_with(sentence, values) == request_
+
+
+def test_each_built_in_tool_has_a_sentence_for_people() -> None:
+    # The description of a built-in tool is for assistants.
+    for tool in builtin_toolbox():
+        assert about_tool(tool) != opening_sentence(tool.description)

@@ -1,8 +1,8 @@
-"""The computations of the built-in tools that select, filter and format values.
+"""The computations of the built-in tools that select, filter, count and format values.
 
-A computation runs in the event loop. If it exceeds its budget, it runs in a worker process instead.
-`_COMPUTATIONS`, at the end, maps each tool to its function. The tools themselves are defined in
-`ideabridge.tools.builtins`.
+A computation runs in the event loop. If its arguments are large or it exceeds its budget, it runs
+in a worker process instead. `_COMPUTATIONS`, at the end, maps each tool to its function. The tools
+themselves are defined in `ideabridge.tools.builtins`.
 """
 
 from __future__ import annotations
@@ -385,6 +385,7 @@ def _join(items: list[JSON], separator: str, budget: Budget) -> JSON:
 
 
 def _count(items: list[JSON] | JSONObject, by: str, budget: Budget) -> JSON:
+    """Count the items for each value of `by`. Without `by`, the tool itself counts."""
     values = items.values() if isinstance(items, dict) else items
     return dict[str, JSON](Counter(map(plain_text, _searches(by, values, "by", budget))))
 
@@ -473,4 +474,6 @@ _COMPUTATIONS: Final = cast(
         "template": _template,
     },
 )
-"""The function of each tool, keyed by the tool's name."""
+"""The function of each tool that `run_computation` computes, keyed by the tool's name. The tool
+`compute` is in `computing.py`.
+"""

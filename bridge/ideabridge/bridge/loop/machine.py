@@ -137,7 +137,7 @@ class Machine:
             mind is asked.
         mode: `solve` if a mind answers Requests until there is an output, `plan` if a plan's author
             gives one Solution at the start.
-        phase: see the table at the top of this module.
+        phase: see the table at the top of this file.
         step: the number of the current Request, counted from 0.
         requests: the number of Requests that have been made.
         settings: the settings of the run.

@@ -273,7 +273,7 @@ class Readiness:
         )
         item = Item(object_or_empty(parameters), imports=imports)
         item.latent = latent
-        item.size = filling.size
+        item.read_size = filling.size
         if not call.constant and call.tool is not None:
             try:
                 exact = self._graph.catalogue.exact(call.tool)

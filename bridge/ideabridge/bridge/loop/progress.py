@@ -58,7 +58,7 @@ class Item:
     """One execution of a call: the call itself, or one item of its `_each`.
 
     Attributes:
-        size: the total size of the values that the execution's references read.
+        read_size: the total size of the values that the execution's references read.
         imports: (path, value) for each value in `_imports`, which the call's room can read.
         unchecked: whether the executor must still check the parameters, because this might take a
             long time.
@@ -71,7 +71,7 @@ class Item:
 
     parameters: JSONObject
     latent: JSON = None
-    size: Size = NO_SIZE
+    read_size: Size = NO_SIZE
     imports: tuple[tuple[Path, JSON], ...] = ()
     unchecked: bool = False
     started: bool = False

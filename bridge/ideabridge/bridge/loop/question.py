@@ -267,7 +267,7 @@ def apply_policy(policy: Policy, progress: Progress, *, rules: int) -> AskApprov
         return Refusal(f"denied by policy: {verdict.why or 'no reason given'}", "denied")
 
     # A person decides on all items together, so their total size counts.
-    size = sum((item.size for item in progress.items), NO_SIZE)
+    size = sum((item.read_size for item in progress.items), NO_SIZE)
     problem = too_large("the call", size)
     if problem is not None:
         return Refusal(f"not run: {problem}")

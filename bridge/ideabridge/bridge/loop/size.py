@@ -29,7 +29,7 @@ class Size:
     """The size of a value when written out.
 
     Attributes:
-        size: the number of bytes of JSON.
+        size: the number of bytes of JSON or, for a single string, its number of characters.
         values: the number of nested values, including the value itself.
     """
 
@@ -49,7 +49,9 @@ NO_SIZE: Final = Size()
 
 
 def measure(value: JSON) -> Size:
-    """Measure a value as if it were written out."""
+    """Measure a value as if it were written out. A string counts its characters, because encoding
+    it would copy it.
+    """
     if isinstance(value, str):
         return Size(len(value), 1)
     data = encode(value)

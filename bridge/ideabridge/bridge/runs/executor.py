@@ -388,7 +388,8 @@ class Executor:
         return value
 
     def _count(self, value: JSON, effect: Execute, context: CallContext) -> None:
-        """Count a result as often as the run stores it.
+        """Count a result as often as the run stores it: in bytes of JSON or, if it is a string, in
+        characters.
 
         Raises:
             ResultLimitError: the result is too large, or the run would keep too many bytes.

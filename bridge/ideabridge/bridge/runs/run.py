@@ -1205,7 +1205,8 @@ class Run:
         }
 
     def summary(self) -> StoredSummary:
-        """Return the summary of an ended run for its row in the store.
+        """Return the summary of an ended run for its row in the store. This runs in the event loop,
+        so it must not encode the values of the run.
 
         A process that did not run the calls can call this after reading the run from its journal,
         so the summary must use only what `Registry._read_whole` restores: the machine, the turns,

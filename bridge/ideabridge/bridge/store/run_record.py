@@ -100,7 +100,8 @@ class StoredSummary:
 
     Attributes:
         idea: the id of the last idea of an ended run.
-        errors: the number of errors in the last Solution of an ended run.
+        errors: the number of errors in the last Solution of an ended run: the failed calls that
+            nothing caught, and an output or a Solution that is malformed.
         denied: how many of these errors were caused by denied calls.
         not_run: how many of these errors belong to calls that never started, because a call that
             they read has no result.

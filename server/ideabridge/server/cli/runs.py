@@ -40,7 +40,6 @@ from ideabridge.server.cli.stores import (
 )
 from ideabridge.server.views.records import (
     ListedStatus,
-    errors_of,
     input_of,
     lineage_of,
     listed_runs,
@@ -115,7 +114,7 @@ def _empty_list(status: ListedStatus | None, after: str | None) -> str:
 
 def status_text(record: RunRecord) -> str:
     """Return the status of a run, with the number of its errors."""
-    return run_status(record)[0] + errors_text(errors_of(record))
+    return run_status(record)[0] + errors_text(record.summary.errors)
 
 
 @app.command("direct")
@@ -163,7 +162,7 @@ def _listed_json(record: RunRecord) -> JSONObject:
     """Return a run as JSON for the list. Here, `errors` is a number; in `_history_json`, it is a
     list.
     """
-    return {**_record_json(record), "errors": errors_of(record)}
+    return {**_record_json(record), "errors": record.summary.errors}
 
 
 def _record_json(record: RunRecord) -> JSONObject:

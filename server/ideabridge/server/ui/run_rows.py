@@ -14,7 +14,7 @@ from ideabridge.server.ui.access import Visitor
 from ideabridge.server.ui.askers import AskingProgram
 from ideabridge.server.ui.call_dots import CallDots, call_dots
 from ideabridge.server.ui.distinctions import Distinction, Distinctions
-from ideabridge.server.views.records import CallOutcomes, errors_of, shown_outcome
+from ideabridge.server.views.records import CallOutcomes, shown_outcome
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +93,7 @@ def _row(record: RunRecord, marks: list[CallMark], distinction: Distinction | No
         record=record,
         status=status,
         reason=reason,
-        errors=errors_of(record),
+        errors=record.summary.errors,
         seconds=run_seconds(record),
         asker=AskingProgram.of_run(record),
         dots=call_dots(marks, not_run, has_ended=has_ended, is_cut=is_cut),

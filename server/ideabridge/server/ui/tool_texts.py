@@ -24,7 +24,7 @@ _IN_PLAIN_WORDS: Final = {
     "sleep": "Wait for some time.",
     "template": "Fill in a text with values.",
 }
-"""What the built-in tools do. Their descriptions are for assistants."""
+"""A sentence for each built-in tool, for people. Its description is for assistants."""
 
 _END_OF_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 

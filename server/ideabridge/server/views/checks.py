@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ideabridge.server.views.records import errors_of, run_status
+from ideabridge.server.views.records import run_status
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import counted, joined, size_text
@@ -252,7 +252,7 @@ def describe_store(findings: Findings, store: Store, configuration: Configuratio
     from ideabridge.bridge.store.users import SEES_ALL
 
     runs = Counter(
-        "done with errors" if run.status == "done" and errors_of(run) else run_status(run)[0]
+        "done with errors" if run.status == "done" and run.summary.errors else run_status(run)[0]
         for run in store.runs.newest(SEES_ALL, limit=100, rooms=False)
     )
     published = len(store.publications.page(limit=100, caller=SEES_ALL).items)

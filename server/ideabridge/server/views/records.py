@@ -1,4 +1,6 @@
-"""Describe a run from its row in the table of runs, without reading its journal."""
+"""Describe a run from its row in the table of runs. Only the functions for its input, its task and
+its plan read the journal, of which they read the first events.
+"""
 
 from __future__ import annotations
 
@@ -99,15 +101,6 @@ def shown_outcome(record: RunRecord) -> tuple[str, str | None]:
     if status == "failed" and reason == NO_OUTPUT and is_denied:
         return "done", None
     return status, reason
-
-
-def errors_of(record: RunRecord) -> int:
-    """Return the number of errors in the last Solution of a run that has ended.
-
-    The errors are the failed calls that nothing caught, and an output or a Solution that is
-    malformed. Errors of earlier Solutions do not count. The number is 0 if the run has not ended.
-    """
-    return record.summary.errors
 
 
 def listed_runs(
