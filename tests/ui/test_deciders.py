@@ -266,7 +266,7 @@ async def test_a_call_that_a_grant_approved_names_the_grant(site: tuple[str, Pat
     with client(url) as http:
         page, inbox = shown(http, f"/ui/runs/{run}"), shown(http, "/ui/approvals/past")
 
-    why = re.findall(r'<span class="dim sub">(.*)</span>', page)
+    why = re.findall(r'<svg class="bar" role="img"><title>(.*)</title>', page)
     by = "the person at the terminal"
     assert why[0].endswith(f" for a decision by {by}")
     grant = f"the grant of Refund 1 of 2 by {by}"
@@ -291,7 +291,7 @@ async def test_an_accepted_plan_is_why_its_calls_waited(site: tuple[str, Path]) 
 
         page = shown(http, f"/ui/runs/{run.id}")
 
-    assert re.findall(r"for a decision by (.*)</span>", page) == ["night watch"] * 2
+    assert re.findall(r"for a decision by (.*)</title>", page) == ["night watch"] * 2
 
 
 @pytest.mark.parametrize("by", [None, "the approver", {"kind": "god", "via": "form"}])

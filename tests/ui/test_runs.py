@@ -42,6 +42,11 @@ def ended(http: httpx.Client, run_id: str) -> str:
     return page
 
 
+def facts_of(page: str) -> str:
+    """Return the line of facts below the title of a run."""
+    return page.partition('<p class="facts">')[2].partition("</p>")[0]
+
+
 def test_the_list_shows_runs_with_a_status(http: httpx.Client) -> None:
     done = ask(http, ORDERS)
     waiting = ask(http, {"_tool": "refund", "order": 1, "amount": 5})
@@ -145,8 +150,8 @@ def test_the_assistant_that_asks_is_named_by_the_name_people_know(
     # The store has no users, so there is no need to tell people apart.
     expect(card).not_to_contain_text("local")
     page.goto(f"{site}runs/{run_id}")
-    expect(page.locator("#about-run")).to_contain_text("Cursor 1")
-    expect(page.locator("#about-run")).not_to_contain_text("local")
+    expect(page.locator("#head .facts")).to_contain_text("Cursor 1")
+    expect(page.locator("#head .facts")).not_to_contain_text("local")
 
     page.goto(f"{site}assistants")
     expect(page.locator("#assistants")).to_contain_text("1 run")
@@ -217,10 +222,10 @@ def test_a_call_of_a_tool_leads_to_the_tool(http: httpx.Client) -> None:
     listed = re.search(r'<a href="/ui/runs/(\w+)"[^>]*>Orders</a>', http.get("/ui/runs").text)
     assert listed is not None
     called = http.get(f"/ui/runs/{listed[1]}").text
-    assert '<dt>Ran by the tool</dt><dd><a href="/ui/ideas/orders">Orders</a>' in called
+    assert 'ran by the tool <a href="/ui/ideas/orders">Orders</a>' in called
     # The run of which it was made leads to it, too. Another tool can still be made of the run.
     page = http.get(f"/ui/runs/{made}").text
-    assert '<dt>Made into the tool</dt><dd><a href="/ui/ideas/orders">Orders</a>' in page
+    assert 'made into the tool <a href="/ui/ideas/orders">Orders</a>' in page
     assert "Make it a tool" not in page
     assert re.search(r'<div class="rare"><a [^>]*>Make another tool</a>', page)
 
@@ -229,8 +234,8 @@ def test_the_card_of_a_run_says_what_waits_since_when(http: httpx.Client) -> Non
     run_id = ask(http, ORDERS, {"_tool": "refund", "order": 1, "amount": 5})
     # The approval is listed a moment before the status of the run changes.
     page = ended(http, run_id)
-    head = text_of(page.partition('<p class="facts">')[2].partition("</p>")[0])
-    assert head == "needs approval"
+    head = text_of(facts_of(page))
+    assert re.fullmatch(r"needs approval you .* so far 2 calls", head)
     card = text_of(page.partition("<article ")[2].partition("</header>")[0])
     assert re.search(r"Pay money back refund asked (just now|\d+ s ago)$", card)
 
@@ -340,7 +345,7 @@ def test_a_failed_call_is_retried(http: httpx.Client, tmp_path: Path) -> None:
         "Continue from the failed call Make it a tool Continue from an earlier step Compare"
     )
     # A run of an unknown program is the visitor's own.
-    assert "Asked by you" in text_of(page.partition('id="about-run"')[2])
+    assert "2 of 3 failed you" in text_of(facts_of(page))
     assert retry is not None
 
     again = send(http, f"/ui/runs/{run_id}/fork", f"/ui/runs/{run_id}", at=retry[1])
@@ -356,18 +361,19 @@ def test_a_run_says_what_it_was_given(http: httpx.Client) -> None:
     of_customer = {**ORDERS, "customer": "c1"}
     counted = {"_tool": "compute", "code": "len(all)", "all": "†results.0"}
     page = ended(http, ask(http, of_customer))
-    assert "<dt>customer</dt><dd>c1</dd>" in page.partition('id="asked"')[2]
-    assert "Asked by you" in text_of(page.partition('id="about-run"')[2])
+    # A single value is in the title.
+    assert "customer <b>c1</b>" in page.partition("<h1>")[2].partition("</h1>")[0]
+    assert 'id="asked"' not in page
+    assert "done you" in text_of(facts_of(page))
     # The values of several calls belong to these calls, and nobody gave them to the run.
     page = ended(http, ask(http, of_customer, counted))
     assert 'id="asked"' not in page
     # Nothing failed, and without an input, there is no value that could be changed.
     assert 'id="again"' not in page
     by_input = {**ORDERS, "customer": "†input.who"}
-    page = ended(http, ask(http, by_input, counted, input={"who": "c2"}))
-    asked = page.partition('id="asked"')[2].partition("</dl>")[0]
-    assert "<dt>who</dt><dd>c2</dd>" in asked
-    assert "†" not in asked
+    page = ended(http, ask(http, by_input, counted, input={"who": "c2", "why": "late"}))
+    asked = page.partition('id="asked">')[2].partition("</p>")[0]
+    assert text_of(asked) == "who c2 , why late"
 
 
 def test_a_run_says_what_its_calls_did(http: httpx.Client) -> None:
@@ -454,7 +460,7 @@ def test_a_failed_run_begins_again_with_another_input(page: Page, site: str) -> 
     page.get_by_role("button", name="Run again").click()
     expect(page.locator("#head")).to_contain_text(f"forked from {failed}")
     expect(page.locator("#result")).to_contain_text("Customer c1")
-    expect(page.locator("#asked dd")).to_have_text("c1")
+    expect(page.locator("h1 .distinction")).to_have_text("who c1")
 
 
 def test_a_finished_run_runs_again(page: Page, site: str, http: httpx.Client) -> None:
@@ -486,50 +492,35 @@ def test_the_output_of_a_run_comes_first(page: Page, site: str, http: httpx.Clie
         assert found is not None
         return found
 
+    for width in (1280, 1100, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(f"{site}runs/{run_id}")
+        places = [box(one) for one in ("h1", "#result", ".times", "#state")]
+        assert [place["y"] for place in places] == sorted(place["y"] for place in places)
+        # Nothing is beside the output and the steps.
+        assert len({(place["x"], place["width"]) for place in places[1:]}) == 1
+        # The graph is the lower part of the box of the steps.
+        graph = box("#run-graph")
+        table = box(".timeline")
+        assert graph["y"] == pytest.approx(table["y"] + table["height"], abs=1)
+        assert graph["width"] == table["width"]
+        # The bars are wide enough to compare them.
+        assert box("thead .axis")["width"] >= 320
+
     page.set_viewport_size({"width": 1280, "height": 800})
-    page.goto(f"{site}runs/{run_id}")
-    output = box("#result")
-    about = box("#about-run")
-    # The calls and the graph are each below what stands in their column, whatever is beside it.
-    assert about["x"] > output["x"] + output["width"]
-    assert about["y"] == output["y"]
-    card = box("#result .scroll")
-    gap = box(".times")["y"] - card["y"] - card["height"]
-    assert box(".run-graph")["y"] - about["y"] - about["height"] == pytest.approx(gap, abs=1)
-    assert (box(".times")["x"], box(".run-graph")["x"]) == (output["x"], about["x"])
-    assert output["height"] != about["height"]
     # The actions of the output end where it ends.
     table = box("#result .scroll")
     actions = box("#result summary")
     assert 0 <= table["x"] + table["width"] - actions["x"] - actions["width"] < 24
 
-    page.set_viewport_size({"width": 390, "height": 800})
-    places = [box(one)["y"] for one in ("#result", "#about-run", ".times", ".run-graph", "#state")]
-    assert places == sorted(places)
-
-
-def test_a_wide_table_is_above_both_columns(page: Page, site: str, http: httpx.Client) -> None:
-    table = [dict.fromkeys("abcdefg", 1)]
-    run_id = ask(http, ORDERS, output=table)
-    ended(http, run_id)
-    page.set_viewport_size({"width": 1280, "height": 800})
-    page.goto(f"{site}runs/{run_id}")
-    output = page.locator("#result").bounding_box()
-    times = page.locator(".times").bounding_box()
-    about = page.locator("#about-run").bounding_box()
-    assert output is not None
-    assert times is not None
-    assert about is not None
-    assert output["x"] + output["width"] == pytest.approx(about["x"] + about["width"], abs=1)
-    assert output["y"] + output["height"] < times["y"] == about["y"]
-
 
 def test_the_id_of_a_run_is_a_technical_detail(http: httpx.Client) -> None:
     run_id = ask(http, ORDERS)
     page = ended(http, run_id)
-    about = page.partition('id="about-run"')[2].partition("</section>")[0]
-    assert run_id not in text_of(about)
-    assert f"Id {run_id}" in text_of(page.partition('id="state"')[2])
+    assert run_id not in text_of(facts_of(page))
+    details = text_of(page.partition('id="state"')[2])
+    assert f"Id {run_id}" in details
+    assert "Saved copy" in details
 
 
 def test_times_are_those_of_the_reader(browser: Browser, site: str, http: httpx.Client) -> None:
@@ -546,8 +537,7 @@ def test_times_are_those_of_the_reader(browser: Browser, site: str, http: httpx.
         there.goto(f"{site}runs/{run_id}")
         local = began.astimezone(ZoneInfo("Asia/Tokyo"))
         text = f"{local.day} {local:%b %Y, %H:%M}"
-        expect(there.locator("#about-run time")).to_have_text(text)
-        expect(there.locator("#head time")).to_have_attribute("title", f"{text}:{local:%S}")
+        expect(there.locator("#head time")).to_have_text(text)
 
 
 def test_the_graph_of_a_few_calls_is_shown_and_the_slider_is_behind_a_button(
@@ -572,18 +562,19 @@ def test_a_run_shows_what_its_calls_returned(http: httpx.Client) -> None:
     half = {"_tool": "compute", "code": "{'half': 1 / 2, 'rows': [1, 2]}"}
     page = ended(http, ask(http, ORDERS, person, half, {**person, "id": "c9"}))
     rows = page.partition('<table class="timeline">')[2].partition("</table>")[0]
-    results = [text_of(row) for row in rows.split('<tr class="call-result">')[1:]]
-    assert len(results) == 3
-    orders, customer, computed = (result.partition(": ")[2] for result in results)
-    assert re.match(r"\d+ items, the first: id \d+, ", orders)
+    cells = [cell.partition("</td>")[0] for cell in rows.split('<td class="call-result">')[1:]]
+    orders, customer, computed, failed = (text_of(cell) for cell in cells)
+    assert failed == "failed"
+    assert re.match(r"done \d+ items, the first: id \d+, ", orders)
     # The first items are folded below the line.
     assert "<summary>" in rows
     assert "<li>id " in rows
     assert "Customer c1" in customer
-    assert computed.startswith("half 0.50, rows a list of 2 items")
+    assert computed == "done half 0.50, rows a list of 2 items"
     # The output of a single call is its result.
     alone = ended(http, ask(http, person, output="†results.0"))
-    assert "call-result" not in alone
+    cell = alone.partition('<td class="call-result">')[2].partition("</td>")[0]
+    assert text_of(cell) == "done"
 
 
 def test_a_run_is_titled_by_its_first_value(http: httpx.Client) -> None:
@@ -592,6 +583,32 @@ def test_a_run_is_titled_by_its_first_value(http: httpx.Client) -> None:
     # The values of several calls belong to these calls.
     page = ended(http, ask(http, {**ORDERS, "customer": "c1"}, ORDERS))
     assert "customer" not in text_of(page.partition("<h1>")[2].partition("</h1>")[0])
+
+
+def test_a_run_and_its_call_show_a_number_alike(http: httpx.Client) -> None:
+    run_id = ask(http, {"_tool": "compute", "code": "[{'total': 49.0}, {'total': 18.5}]"}, ORDERS)
+    assert "the first: total 49.00" in ended(http, run_id)
+    assert "49.00" in http.get(f"/ui/runs/{run_id}/calls/0").text
+
+
+def test_a_call_leads_to_those_before_and_after_it(http: httpx.Client) -> None:
+    run_id = ask(http, ORDERS, {"_tool": "compute", "code": "len(all)", "all": "†results.0"})
+    ended(http, run_id)
+    first = http.get(f"/ui/runs/{run_id}/calls/0").text
+    assert "step 1 of 2" in first
+    assert f'<a href="/ui/runs/{run_id}/calls/1" rel="next"' in first
+    assert 'rel="prev"' not in first
+    assert 'rel="prev"' in http.get(f"/ui/runs/{run_id}/calls/1").text
+
+
+def test_a_run_that_waits_says_what_it_asks_about(http: httpx.Client) -> None:
+    run_id = ask(http, ORDERS, {"_tool": "refund", "order": 1, "amount": 5})
+    key_of(http, run_id)
+    page = http.get(f"/ui/runs/{run_id}").text
+    assert "Called List orders, then asks before Refund." in page
+    # How long it has waited is at the right of its bar.
+    steps = page.partition('<table class="timeline')[2].partition("</table>")[0]
+    assert re.search(r'<td class="number dim">waiting \d', steps)
 
 
 def test_a_call_starts_at_once_or_later(http: httpx.Client) -> None:
@@ -691,7 +708,7 @@ def test_a_call_that_was_denied_has_not_failed(http: httpx.Client) -> None:
         assert f'aria-label="{label}"' in row
         about = http.get(f"/ui/runs/{run_id}").text
         assert f'<span class="status s-denied">{badge}</span>' in about.partition("</h1>")[2]
-        assert f"<dt>Calls</dt><dd>{label.partition(' ')[0]}</dd>" in about
+        assert f"<span>{label.partition(':')[0]}</span>" in facts_of(about)
         assert "s-failed" not in about
         assert "note bad" not in about
 

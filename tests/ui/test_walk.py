@@ -46,7 +46,7 @@ def run(
     page.get_by_label("The plan or program").fill(json.dumps(plan))
     page.get_by_label("Input, as JSON").fill(json.dumps(given or {}))
     page.get_by_role("button", name="Run", exact=True).click()
-    expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
+    expect(page.get_by_role("heading", name="Steps")).to_be_visible()
 
 
 def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
@@ -61,8 +61,7 @@ def test_from_nothing_to_a_tool(page: Page, site: str) -> None:
     )
     question = page.locator("article.asking")
     expect(question).to_contain_text('"amount": 40.0')
-    # Below each call that has one, another row shows the first line of its result.
-    calls = page.locator("#timeline tbody tr:not(.call-result)")
+    calls = page.locator("#timeline tbody tr")
     expect(calls).to_have_count(4)
     expect(calls.nth(2)).to_contain_text("waited")
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from ideabridge.bridge.context.payloads import without_payload
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.server.ui.outputs import MOST_ROWS, has_numbers, number_cells
 from ideabridge.server.ui.showing import LONGEST, in_few_words, in_one_line
 from ideabridge.server.ui.shown_numbers import shown_numbers
 from ideabridge.tools.encoding import JSON
@@ -85,7 +86,7 @@ def value_in_line(value: JSON, most: int) -> str:
         return in_one_line(", ".join(_members(value)), most)
     if isinstance(value, list) and value:
         number = counted(len(value), "item")
-        first = value[0]
+        first = _with_decimals(value)[0]
         if isinstance(first, (dict, list)):
             return in_one_line(f"{number}, the first: {value_in_line(first, most)}", most)
         items = ", ".join(_plain(item) for item in value[:_MOST_MEMBERS])
@@ -105,10 +106,30 @@ def _parts(value: JSON) -> list[str]:
         lines = [line for line in value[:LONGEST].splitlines() if line.strip()]
         return [visible(line[:_LONGEST_PART]) for line in lines[:_MOST_LINES]]
     if isinstance(value, list):
-        return [value_in_line(item, _LONGEST_PART) for item in value[:_MOST_LINES]]
+        shown = _with_decimals(value)[:_MOST_LINES]
+        return [value_in_line(item, _LONGEST_PART) for item in shown]
     if isinstance(value, dict):
         return [in_one_line(member, _LONGEST_PART) for member in _members(value)]
     return []
+
+
+def _with_decimals(items: list[JSON]) -> list[JSON]:
+    """Return the first items of a list with the numbers of each member as text, with the same
+    number of decimals as in the table of the same list.
+    """
+    shown = items[:MOST_ROWS]
+    rows = [dict(item) for item in shown if isinstance(item, dict)]
+    if len(rows) < len(shown):
+        return shown
+
+    for name in islice(dict.fromkeys(name for row in rows for name in row), _MOST_MEMBERS):
+        if has_numbers(rows, name):
+            cells = number_cells(rows, name)
+            for row, cell in zip(rows, cells, strict=True):
+                if name in row:
+                    row[name] = cell
+
+    return [*rows]
 
 
 def _members(value: dict[str, JSON]) -> list[str]:

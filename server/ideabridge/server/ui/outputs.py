@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["text", "markdown", "table", "tree", "images"]
 
-_MOST_ROWS: Final = 100
+MOST_ROWS: Final = 100
 _MOST_COLUMNS: Final = 12
 _MOST_MEMBERS: Final = 200
 """Maximum number of members in a tree, counted over all levels."""
@@ -307,11 +307,11 @@ def _tree(shown: list[tuple[str, JSON]], total: int, room: _Room, depth: int) ->
 
 
 def _table(objects: list[JSONObject], room: _Room) -> ShownTable:
-    shown = objects[: room.take(min(len(objects), _MOST_ROWS))]
+    shown = objects[: room.take(min(len(objects), MOST_ROWS))]
     names = dict.fromkeys(name for row in shown for name in row)
     columns = list(islice(names, _MOST_COLUMNS))
     number_columns = frozenset(
-        place for place, name in enumerate(columns) if _has_numbers(shown, name)
+        place for place, name in enumerate(columns) if has_numbers(shown, name)
     )
     texts = [_cells(shown, name) for name in columns]
     rows: list[tuple[str, ...]] = []
@@ -331,15 +331,19 @@ def _table(objects: list[JSONObject], room: _Room) -> ShownTable:
 
 def _cells(rows: list[JSONObject], name: str) -> list[str]:
     """Return the cells of a column. The cell for a missing member is empty."""
-    if not _has_numbers(rows, name):
+    if not has_numbers(rows, name):
         return [in_one_line(row[name], _CELL) if name in row else "" for row in rows]
+    return number_cells(rows, name)
 
+
+def number_cells(rows: list[JSONObject], name: str) -> list[str]:
+    """Return the cells of a column of numbers. The cell for a missing member is empty."""
     numbers = [number_or_none(row.get(name)) for row in rows]
     texts = iter(shown_numbers([number for number in numbers if number is not None]))
     return ["" if number is None else next(texts) for number in numbers]
 
 
-def _has_numbers(rows: list[JSONObject], name: str) -> bool:
+def has_numbers(rows: list[JSONObject], name: str) -> bool:
     """Return whether a member is a number in each row that contains it."""
     values = [row[name] for row in rows if name in row]
     return all(number_or_none(value) is not None for value in values)

@@ -37,6 +37,7 @@ from ideabridge.server.ui.rendering import render
 from ideabridge.server.ui.run_rows import run_seconds
 from ideabridge.server.ui.run_sentence import ruled_calls, sentence_of
 from ideabridge.server.ui.showing import in_one_line, text_of
+from ideabridge.server.ui.stages import in_order
 from ideabridge.server.ui.timeline import (
     ROWS,
     ChosenRows,
@@ -75,8 +76,8 @@ _LONGEST_ASKED: Final = 80
 _LONGEST_TASK: Final = 240
 """Maximum length, in characters, of a request in words."""
 
-_LONGEST_VALUES: Final = 120
-"""Maximum length, in characters, of the values of a failed call."""
+_LONGEST_VALUE: Final = 40
+"""Maximum length, in characters, of a value of a failed call."""
 
 _PASSES: Final = re.compile(
     r"did not answer|time[d -]*out|unavailable|cannot be (?:started|reached)|was closed"
@@ -107,8 +108,7 @@ class FailureGroup:
         title: the tool's title, or "" for an error in the output.
         places: the numbers of the calls.
         message: the error message.
-        values: the parameters of the first of these calls, on one line, or "" if that call has no
-            parameters.
+        values: the names and values of the parameters with which the first of these calls ran.
         is_failure: whether something went wrong. False if the calls were only denied, or did not
             run because other calls have no result.
         passes: whether the same calls may succeed later, because their server could not be reached
@@ -119,7 +119,7 @@ class FailureGroup:
     title: str
     places: list[int]
     message: str
-    values: str
+    values: list[tuple[str, str]]
     is_failure: bool
     passes: bool
     name: str
@@ -386,7 +386,7 @@ def _failures(
         group = groups.get((tool, message))
         if group is None:
             # The page lists only the first groups, so the values of the others are not needed.
-            values = _values_of_call(place, history) if len(groups) < _MOST_ERRORS else ""
+            values = _values_of_call(place, history) if len(groups) < _MOST_ERRORS else []
             is_failure = not all_denied and failure.kind not in ("denied", NOT_RUN)
             passes = failure.kind == "unknown" or _PASSES.search(message) is not None
             title = readable(tool)
@@ -401,15 +401,19 @@ def _failures(
     return list(groups.values())
 
 
-def _values_of_call(place: JSON, history: RunHistory) -> str:
-    """Return the parameters that a call ran with, on one line, or "" if it never ran."""
+def _values_of_call(place: JSON, history: RunHistory) -> list[tuple[str, str]]:
+    """Return the names and values of the parameters that a call ran with, or none if it never
+    ran.
+    """
     calls = history.machine.history
     if not isinstance(place, int) or place >= len(calls):
-        return ""
+        return []
 
     parameters = object_or_empty(call_json(place, calls[place]).get("parameters"))
-    words = [f"{name} {value_in_line(value, 40)}" for name, value in _parameters_in(parameters)]
-    return in_one_line(", ".join(words[:_MOST_ASKED]), _LONGEST_VALUES)
+    return [
+        (name, value_in_line(value, _LONGEST_VALUE))
+        for name, value in _parameters_in(parameters)[:_MOST_ASKED]
+    ]
 
 
 def _retry_point(history: RunHistory) -> int | None:
@@ -457,6 +461,8 @@ def call_values(
     ]
     value = without_payloads(about.get("value"))
     rooms = [room for room in store.runs.rooms(record.id) if call_of_room(room.id)[0] == number]
+    ordered = [other.number for other in in_order(trace) if other.number >= 0]
+    step = ordered.index(number)
     words = ReferenceWords()
     for supplier in suppliers(progress):
         words.add(supplier, trace.bars[supplier].call, str(names[supplier]))
@@ -464,6 +470,11 @@ def call_values(
         "record": record,
         "number": number,
         "name": names[number],
+        "step": step + 1,
+        "steps": len(ordered),
+        "previous": ordered[step - 1] if step > 0 else None,
+        "next": ordered[step + 1] if step + 1 < len(ordered) else None,
+        "names": names,
         "bar": bar,
         "module": module_of(bar, trace),
         "status": call_status(progress),

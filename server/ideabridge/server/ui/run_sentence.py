@@ -47,8 +47,7 @@ def sentence_of(
     is_left: bool = False,
 ) -> str:
     """Return what the calls of a run did, such as `Called List orders and Find customer at the same
-    time, then Compute.`, or "" if there is nothing to say. Other parts of the page say which calls
-    are waiting for a decision.
+    time, then Compute.`, or "" if there is nothing to say.
 
     Args:
         trace: the trace of the run.
@@ -76,7 +75,13 @@ def sentence_of(
     if began and all(call.status == "failed" for call in began) and len(began) == len(listed):
         return f"{_called(began)}, which {'all ' if len(began) > 1 else ''}failed."
 
-    parts = [_called(began), *_without_result(listed, explained), *_running(listed)]
+    asking = [call for call in listed if call.status == "asking"]
+    first = _called(began)
+    if asking:
+        asks = f"asks before {_subject(asking)}"
+        first = f"{first}, then {asks}" if first else f"{asks[:1].upper()}{asks[1:]}"
+
+    parts = [first, *_without_result(listed, explained), *_running(listed)]
     return " ".join(f"{part}." for part in parts if part)
 
 

@@ -66,3 +66,11 @@ def in_order(trace: Trace) -> list[CallBar]:
         return math.inf if bar.asked is None else bar.asked
 
     return sorted(rows, key=begun_at)
+
+
+def step_numbers(bars: Iterable[CallBar]) -> dict[int, int]:
+    """Return the place of each call among those of its run, from 1, keyed by the number of the
+    call. `bars` is in the order of the timeline.
+    """
+    calls = [bar.number for bar in bars if bar.number >= 0]
+    return {number: step for step, number in enumerate(calls, 1)}

@@ -19,7 +19,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.server.ui.call_names import CallName, names_of_run
 from ideabridge.server.ui.showing import duration
-from ideabridge.server.ui.stages import in_order
+from ideabridge.server.ui.stages import in_order, step_numbers
 from ideabridge.server.ui.tool_titles import NO_TITLES, ToolTitles
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.names import counted
@@ -29,14 +29,6 @@ ROWS: Final = 50
 
 _NARROWEST: Final = 0.4
 """Minimum width of a bar, in per cent of the full width. A narrower bar would be invisible."""
-
-_CHARACTER: Final = 2.3
-"""Maximum width of a character in a label above the axis, in per cent of the axis. This is its
-width on a phone.
-"""
-
-_LABEL_MARGIN: Final = 2.0
-"""The space beside a label above the axis, in per cent of the axis."""
 
 _DAY: Final = 86_400
 _BUCKETS: Final = 160
@@ -79,6 +71,22 @@ _GRANT: Final = re.compile(r"the grant of call ([0-9]{1,9})(?= by )")
 _NOTICED: Final = 0.001
 """Minimum wait, in seconds, that gets a bar and an explanation."""
 
+_LONG_WAIT: Final = 1.0
+"""Minimum wait, in seconds, whose explanation is always in sight. Others are in a tooltip."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReason:
+    """A reason why a call waited.
+
+    Attributes:
+        text: the reason, such as `waited 3 s for List orders`.
+        is_long: whether a row has the reason as text.
+    """
+
+    text: str
+    is_long: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -86,6 +94,8 @@ class Row:
 
     Attributes:
         number: the number of the call, or -1 for an answer from the mind.
+        step: the place of the call among all calls of the run, from 1, or 0 for an answer from the
+            mind.
         name: the name of the tool, or of the mind.
         title, place: the title and the place of the call; see `CallName`.
         left, width: the position and width of the bar that shows the execution, in per cent of the
@@ -96,9 +106,12 @@ class Row:
         took: how long the call ran, in seconds.
         elapsed: the time since the call was listed, in seconds, or None unless the call is waiting.
         why: why the call waited.
+        note: the long waits among these.
+        cuts: the places in its bars where the axis is shortened, in per cent.
     """
 
     number: int
+    step: int
     name: str
     title: str
     place: str
@@ -114,6 +127,8 @@ class Row:
     items: int
     error: str
     why: str
+    note: str
+    cuts: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,21 +155,6 @@ class Timeline:
     seconds: float
     ticks: list[str]
     breaks: list[tuple[float, float, float]]
-
-    @property
-    def labels(self) -> list[str]:
-        """The labels of all marks except the last, for the head of the rows.
-
-        Each label begins at its mark. A label that would run into that of a shortened stretch is
-        empty.
-        """
-        texts: list[str] = []
-        for number, text in enumerate(self.ticks[:-1]):
-            begin = 25.0 * number
-            end = begin + _LABEL_MARGIN + _CHARACTER * len(text)
-            has_room = all(left >= end or left + width <= begin for left, width, _ in self.breaks)
-            texts.append(text if has_room else "")
-        return texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,10 @@ def timeline(
     listed = list(filter(chosen.has, bars))
     names = names_of_run(trace, titles)
     shown = listed[chosen.first : chosen.first + ROWS]
-    rows = [_row(bar, trace, machine, axis, names, is_left) for bar in shown]
+    steps = step_numbers(bars)
+    rows = [
+        _row(bar, steps.get(bar.number, 0), trace, machine, axis, names, is_left) for bar in shown
+    ]
     most, density = _density(ran, axis)
     return Timeline(
         rows,
@@ -226,6 +229,7 @@ def timeline(
 
 def _row(
     bar: CallBar,
+    step: int,
     trace: Trace,
     machine: Machine | None,
     axis: Axis,
@@ -233,10 +237,10 @@ def _row(
     is_left: bool,
 ) -> Row:
     progress = None
-    reason = ""
+    waits: list[WaitReason] = []
     if machine is not None and 0 <= bar.number < len(machine.history):
         progress = machine.history[bar.number]
-        reason = why_waited(machine, bar, trace, names)
+        waits = waits_of(machine, bar, trace, names)
 
     status = bar_status(bar, progress)
     if is_left and bar.status == "running":
@@ -259,8 +263,13 @@ def _row(
     if decided is None:
         decided = bar.finished or axis.end
 
+    asked = axis.stretch(bar.asked, decided)
+    waited = axis.stretch(bar.listed, bar.asked if bar.started is None else bar.started)
+    ran = None if left is None else (left, width)
+    bars = [stretch for stretch in (waited, asked, ran) if stretch is not None]
     return Row(
         number=bar.number,
+        step=step,
         name=bar.name,
         title=names[bar.number].title if bar.number >= 0 else "",
         place=names[bar.number].place if bar.number >= 0 else "",
@@ -269,14 +278,24 @@ def _row(
         status=status,
         left=left,
         width=width,
-        asked=axis.stretch(bar.asked, decided),
-        waited=axis.stretch(bar.listed, bar.asked if bar.started is None else bar.started),
+        asked=asked,
+        waited=waited,
         took=took,
         elapsed=elapsed,
         items=bar.items,
         error=bar.error or _error(progress),
-        why=reason,
+        why="; ".join(wait.text for wait in waits),
+        note="; ".join(wait.text for wait in waits if wait.is_long),
+        cuts=_cuts(axis, bars),
     )
+
+
+def _cuts(axis: Axis, bars: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the middle of each shortened stretch that one of the bars crosses."""
+    middles = [left + width / 2 for left, width, _ in axis.breaks()]
+    return [
+        middle for middle in middles if any(left < middle < left + width for left, width in bars)
+    ]
 
 
 def _ran(bars: Iterable[CallBar], end: float) -> list[tuple[float, float]]:
@@ -542,7 +561,16 @@ def awaited(progress: Progress) -> dict[int, str]:
 
 
 def why_waited(machine: Machine, bar: CallBar, trace: Trace, names: Sequence[CallName]) -> str:
-    """Return why a call did not start when it was listed, or "" if it started immediately.
+    """Return why a call did not start when it was listed, or "" if it started immediately. See
+    `waits_of` for the arguments.
+    """
+    return "; ".join(wait.text for wait in waits_of(machine, bar, trace, names))
+
+
+def waits_of(
+    machine: Machine, bar: CallBar, trace: Trace, names: Sequence[CallName]
+) -> list[WaitReason]:
+    """Return the reasons why a call did not start when it was listed.
 
     Args:
         machine: the machine of the folded journal.
@@ -551,39 +579,45 @@ def why_waited(machine: Machine, bar: CallBar, trace: Trace, names: Sequence[Cal
         names: the names of all calls of the run.
     """
     if bar.listed is None:
-        return ""
+        return []
 
     start = bar.started if bar.started is not None else bar.finished
     if start is not None and start - bar.listed < _NOTICED:
-        return ""
+        return []
 
+    waits: list[WaitReason] = []
     before = awaited(machine.history[bar.number])
-    parts = list[str]()
     last = _last(trace, before, bar)
     if last is not None:
         finish = trace.bars[last].finished
+        seconds = 0.0 if finish is None else finish - bar.listed
         if finish is None:
-            waits = "waits"
-        elif finish > bar.listed:
-            waits = f"waited {duration(finish - bar.listed)}"
+            text = "waits"
+        elif seconds > 0:
+            text = f"waited {duration(seconds)}"
         else:
-            waits = "waited"
+            text = "waited"
 
         note = _note_on(machine, last, bar.number, before[last])
-        parts.append(f"{waits} for {names[last]}{note}")
+        is_long = finish is None or seconds >= _LONG_WAIT
+        waits.append(WaitReason(f"{text} for {names[last]}{note}", is_long))
 
     for decider, seconds in bar.approvals:
         by = f" by {_with_name(decider, names)}" if decider else ""
-        parts.append(f"waited {duration(seconds)} for a decision{by}")
+        text = f"waited {duration(seconds)} for a decision{by}"
+        waits.append(WaitReason(text, seconds >= _LONG_WAIT))
 
     has_begun = bar.started is not None or bar.finished is not None
     if bar.asked is not None and bar.decided is None and not has_begun:
-        parts.append("waiting for a decision")
+        # The row has a status that says so, and how long the call has waited.
+        waits.append(WaitReason("waiting for a decision"))
 
-    if not parts and start is not None:
-        parts.append(f"waited {duration(start - bar.listed)} until one of the parallel calls ended")
+    if not waits and start is not None:
+        seconds = start - bar.listed
+        text = f"waited {duration(seconds)} until one of the parallel calls ended"
+        waits.append(WaitReason(text, seconds >= _LONG_WAIT))
 
-    return "; ".join(parts)
+    return waits
 
 
 def _note_on(machine: Machine, first: int, second: int, reason: str) -> str:
