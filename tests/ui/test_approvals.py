@@ -177,7 +177,7 @@ def test_a_card_shows_the_worst_that_a_server_declares(tmp_path: Path) -> None:
         deleting = card_of(http, ask(http, {"_tool": "delete_note", "title": "x"}))
 
     # The mark is also the reason for the question, so no sentence repeats it.
-    assert '<span class="tag effect ">server says: changes something</span>' in adding
+    assert '<span class="tag effect ">server says: only adds</span>' in adding
     assert "The server says" not in adding
     assert '<span class="tag effect bad">server says: can overwrite or delete</span>' in deleting
 

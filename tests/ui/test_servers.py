@@ -188,6 +188,11 @@ def test_each_tool_of_a_server_has_its_code_name_and_a_claim(page: Page, tmp_pat
         expect(page.get_by_role("heading", name="Last messages")).to_be_visible()
         expect(page.locator("a[href$='/log']")).to_have_count(1)
 
+        # The rule has the claim of the server, so the head does not repeat it.
+        rows.get_by_role("link", name="Add a note", exact=True).click()
+        expect(page.locator(".page-head .facts")).to_have_text("add_note")
+        expect(page.locator(".rule")).to_contain_text("The server says that it only adds.")
+
 
 def test_admin_tells_servers_that_work_from_those_that_are_off(page: Page, site: str) -> None:
     page.goto(f"{site}modules/own")

@@ -114,8 +114,10 @@ def test_the_list_of_tools_says_which_may_change_data(http: httpx.Client) -> Non
     rows = rows_of(http)
     assert "only reads" in rows["with_tax"]
     assert '<span class="tag ask">may change data</span>' in rows["with_refund"]
-    # The page of the tool says the same.
-    assert "may change data" in http.get("/ui/ideas/with_refund").text
+    # The page of the tool says the same, and so does each icon.
+    page = http.get("/ui/ideas/with_refund").text
+    assert "may change data" in page
+    assert icon_in(rows["with_tax"]) != icon_in(rows["with_refund"]) == icon_in(page)
 
 
 def test_a_search_finds_every_kind_of_tool_and_counts_each_kind(http: httpx.Client) -> None:
@@ -143,18 +145,6 @@ def test_results_of_all_kinds_have_the_same_columns(
     for shape in ("th.name", "th.about", "th.rule"):
         left = "(cell) => cell.getBoundingClientRect().left"
         assert made.locator(shape).evaluate(left) == built_in.locator(shape).evaluate(left)
-
-
-def test_a_tile_says_what_a_tool_is(http: httpx.Client) -> None:
-    drawn: dict[str, str] = {}
-    write_idea(http, WRITTEN, "with_tax")
-    program = json.dumps({"name": "coded", "context": [], "solution": {"program": "1 + 1"}})
-    write_idea(http, program, "coded")
-    for name, row in rows_of(http).items():
-        tile = re.search(r'<span class="tile of-tool".*?<path d="([^"]+)"', row)
-        assert tile is not None, row
-        drawn[name] = tile[1]
-    assert drawn["coded"] != drawn["with_tax"]
 
 
 def test_saved_runs_are_a_tab_of_runs(page: Page, site: str, http: httpx.Client) -> None:
@@ -216,6 +206,13 @@ def test_the_page_of_a_tool_shows_what_a_call_returned(
     expect(net).to_have_value("21")
     trial.get_by_role("link", name="The run, step by step").click()
     expect(page.locator("#head .status")).to_have_text("done")
+
+
+def icon_in(html: str) -> str:
+    """Return what the first tile of a tool shows."""
+    tile = re.search(r'<span class="tile of-tool.*?<path d="([^"]+)"', html)
+    assert tile is not None, html
+    return tile[1]
 
 
 def rows_of(http: httpx.Client) -> dict[str, str]:

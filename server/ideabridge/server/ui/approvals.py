@@ -69,6 +69,7 @@ from ideabridge.server.ui.readable_names import run_name
 from ideabridge.server.ui.server_forms import file_to_change
 from ideabridge.server.ui.showing import as_json, capital, in_one_line
 from ideabridge.server.ui.site import Site
+from ideabridge.server.ui.tool_effects import EFFECTS
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.records import input_of
 from ideabridge.server.views.shown import (
@@ -151,10 +152,13 @@ _MADE: Final[dict[str, str]] = {
 _THE_SERVER_SAYS: Final = "The server says that it "
 
 DECLARED: Final[dict[str, str]] = {
-    DESTRUCTIVE: f"{_THE_SERVER_SAYS}can overwrite or delete",
-    CHANGING: f"{_THE_SERVER_SAYS}changes something",
+    DESTRUCTIVE: f"{_THE_SERVER_SAYS}{EFFECTS['deletes']}",
+    CHANGING: f"{_THE_SERVER_SAYS}{EFFECTS['changes']}",
 }
 """The page's words for what a tool declares about itself."""
+
+ONLY_ADDS: Final = f"{_THE_SERVER_SAYS}{EFFECTS['adds']}"
+"""The page's words for a tool that changes things, but declares that it only adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +244,11 @@ class Card:
 
         annotations = question.tool.annotations
         if annotations.destructive is True and annotations.read_only is not True:
-            return Risk("can overwrite or delete", "bad")
+            return Risk(EFFECTS["deletes"], "bad")
         if annotations.open_world is True:
             return Risk("reaches other systems", "ask")
         if annotations.read_only is False:
-            return Risk("changes something", "")
+            return Risk(EFFECTS["changes" if annotations.destructive is None else "adds"], "")
         return None
 
     @property
@@ -353,6 +357,8 @@ def _sentence(why: str, tool: Tool | None) -> str:
 
     named = f"{named_tool(tool)} "
     declared = why.removeprefix(named)
+    if declared == CHANGING and tool.annotations.destructive is False:
+        return ONLY_ADDS
     if declared in DECLARED:
         return DECLARED[declared]
     if why.startswith(named):

@@ -621,10 +621,17 @@ class IdeaPages:
         if old is None or new is None:
             raise ArgumentError("old, new: expected the numbers of two versions")
 
-        compare = partial(self._bridge.store.change, caller=visitor_of(request).scope)
+        visitor = visitor_of(request)
+        compare = partial(self._bridge.store.change, caller=visitor.scope)
         change = await compute_in_thread(compare, f"{name}@{old}", f"{name}@{new}")
         return await self._site.page_beside(
-            request, "diff.html", name=name, tool=publication, old=old, new=new, change=change
+            request,
+            "diff.html",
+            name=name,
+            only_reads=self._only_reads(publication, visitor),
+            old=old,
+            new=new,
+            change=change,
         )
 
     async def call(self, request: Request) -> Response:

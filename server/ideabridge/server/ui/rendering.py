@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from ideabridge.server.ui import showing, tool_titles
 from ideabridge.server.ui.coloured import in_colours
+from ideabridge.server.ui.tool_effects import effect_of
 from ideabridge.server.ui.tool_texts import about_tool
 from ideabridge.tools.names import printable
 
@@ -49,6 +50,7 @@ def _environment() -> Environment:
     environment.filters.update(tool_titles.FILTERS)
     environment.filters["in_colours"] = in_colours
     environment.filters["about_tool"] = about_tool
+    environment.filters["effect"] = effect_of
     return environment
 
 

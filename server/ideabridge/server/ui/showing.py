@@ -377,7 +377,7 @@ def as_read_by(text: str, reader: str) -> str:
     return deciders_as_read_by(reader, text)
 
 
-def kind_of_tool(publication: Publication) -> str:
+def _kind_of_tool(publication: Publication) -> str:
     """Return what answers a call of a published tool: `recording`, `model`, `code` or `steps`."""
     if publication.answer == "recorded":
         return "recording"
@@ -396,7 +396,7 @@ _ANSWERED: Final = {
 
 def answered(publication: Publication) -> str:
     """Return a phrase that says what answers a call of a published tool."""
-    return _ANSWERED[kind_of_tool(publication)]
+    return _ANSWERED[_kind_of_tool(publication)]
 
 
 _MINDS: Final = {
@@ -449,6 +449,5 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "capital": capital,
     "reason": reason,
     "answered": answered,
-    "kind_of_tool": kind_of_tool,
     "answerer": answerer,
 }

@@ -26,20 +26,18 @@ from ideabridge.bridge.loop.policy import (
 from ideabridge.bridge.loop.standing import coverable
 from ideabridge.bridge.standing_rules import StandingRule
 from ideabridge.server.ui.access import Visitor
-from ideabridge.server.ui.approvals import DECLARED, reason_in_words
+from ideabridge.server.ui.approvals import DECLARED, ONLY_ADDS, reason_in_words
 from ideabridge.server.ui.server_forms import is_read_only_to_server
+from ideabridge.server.ui.tool_effects import EFFECTS, declared_effect
 from ideabridge.tools.tool import IDEA, Tool
 
 OWN: Final = "tools"
 """The name of the page about in-process tools. No module's page has this name."""
 
-_ONLY_READS: Final = "only reads"
-_ONLY_ADDS: Final = "only adds"
-
 _HINTS: Final = (
-    ("readOnlyHint", True, _ONLY_READS),
-    ("destructiveHint", True, "can overwrite or delete"),
-    ("destructiveHint", False, _ONLY_ADDS),
+    ("readOnlyHint", True, EFFECTS["reads"]),
+    ("destructiveHint", True, EFFECTS["deletes"]),
+    ("destructiveHint", False, EFFECTS["adds"]),
     ("idempotentHint", True, "can be repeated"),
     ("openWorldHint", True, "reaches other systems"),
 )
@@ -54,7 +52,7 @@ _TRUSTED: Final = {
     "settings": "Your settings say that it only reads",
 }
 
-_REPEATED: Final = frozenset({*DECLARED.values(), _TRUSTED["server"], _UNDECLARED})
+_REPEATED: Final = frozenset({*DECLARED.values(), ONLY_ADDS, _TRUSTED["server"], _UNDECLARED})
 """The reasons that only repeat what a server says about its tool."""
 
 
@@ -94,14 +92,8 @@ class ToolRow:
         """What the server, or a tool without a server, says about the tool's changes, in a few
         words, or "". A person's settings do not affect this.
         """
-        annotations = (self.tool.passes_to or self.tool).annotations
-        if annotations.read_only:
-            return _ONLY_READS
-        if annotations.destructive:
-            return "can overwrite or delete"
-        if annotations.destructive is False:
-            return _ONLY_ADDS
-        return "" if annotations.read_only is None else "changes something"
+        effect = declared_effect((self.tool.passes_to or self.tool).annotations)
+        return "" if effect is None else EFFECTS[effect]
 
     @property
     def further_reason(self) -> str:
@@ -110,8 +102,8 @@ class ToolRow:
 
     @property
     def further_hints(self) -> list[str]:
-        """The hints, except the one that explains why the tool runs without asking."""
-        return [hint for hint in self.hints if not self.trusts or hint != _ONLY_READS]
+        """The hints, except the one that `reason` repeats."""
+        return [hint for hint in self.hints if not self.reason.endswith(hint)]
 
 
 @dataclass(frozen=True, slots=True)
