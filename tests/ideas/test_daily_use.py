@@ -246,6 +246,11 @@ def test_when_modules_were_used_last(store: Store) -> None:
     # Only the newest runs are examined.
     assert used(1, caller=SEES_ALL) == {"files": at(WEDNESDAY)}
 
+    uses = store.daily_use.latest_uses
+    assert len(uses("files", 5, 100, caller=SEES_ALL)) > len(uses("files", 5, 100, caller="ada"))
+    assert len(uses("files", 1, 100, caller=SEES_ALL)) == 1
+    assert uses("files", 5, 100, caller="carol") == []
+
 
 def test_imported_calls_do_not_use_a_module(store: Store) -> None:
     store.runs.create(

@@ -51,7 +51,7 @@ async def test_modules_fail_each_on_its_own_with_a_clear_reason(
             "cannot start: [secret:API_TOKEN] is wrong"
         )
         assert told["mute"] == "server 'mute' did not answer within 0.3 s"
-        assert "there is no command 'no-such-command-anywhere'" in told["gone"]
+        assert "the program 'no-such-command-anywhere' was not found" in told["gone"]
         assert "its working directory" in told["folder"]
         assert told["unset"].startswith(
             "mcpServers.unset.env.TOKEN: the variable UNSET_TOKEN is not set"

@@ -31,7 +31,7 @@ OFF = ModuleConfiguration(command=sys.executable, args=(str(SERVERS / "raw.py"),
 LOGIN = "needs you to sign in: ideabridge servers login tickets"
 WHY = {
     "tickets": ("server 'tickets' is down (", LOGIN),
-    "no-such": ("server 'no-such' is down (", "there is no command 'no-such-command-here'"),
+    "no-such": ("server 'no-such' is down (", "the program 'no-such-command-here' was not found"),
     "off": ("server 'off' is disabled", ""),
     "mute": ("server 'mute' is still connecting", ""),
 }

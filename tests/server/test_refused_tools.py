@@ -66,7 +66,7 @@ PLANS = (
     (ODD, "mail", LEFT_OUT),
     ("sned", "mail", "server 'mail' has no tool 'sned'. Did you mean 'send'"),
     ("rest", "off", "server 'off' is disabled"),
-    ("any", "gone", "server 'gone' is down (server 'gone' cannot be started: there is no command"),
+    ("any", "gone", "server 'gone' is down (server 'gone' cannot be started: the program"),
     ("any", "bare", NO_TOOLS),
     (
         "any",

@@ -216,7 +216,7 @@ def test_what_is_wrong_says_what_helps(page: Page, tmp_path: Path, site: str, fi
     page.goto(f"{site}admin/doctor")
     warning = page.locator("#found .problem", has_text="1 server of its own cannot start: it")
     failed = page.locator("#found .problem", has_text="Server broken")
-    expect(failed).to_contain_text("Server broken Cannot be started: there is no command")
+    expect(failed).to_contain_text("Server broken Cannot be started: the program")
     warning.get_by_role("link", name="Import and connect Cursor").click()
     expect(page.get_by_role("listitem").filter(has_text="/nowhere")).to_be_visible()
     page.goto(f"{site}admin/doctor")

@@ -67,7 +67,7 @@ def test_the_list_has_a_light_for_each_server(page: Page, site: str) -> None:
     # Servers that fail come first, with the reason below the name.
     first = table.locator("tbody tr").first
     expect(first).to_contain_text("broken")
-    expect(first).to_contain_text("Cannot be started: there is no command '/nowhere/server'")
+    expect(first).to_contain_text("Cannot be started: the program '/nowhere/server' was not found")
     expect(first.get_by_role("link", name="Edit broken")).to_be_visible()
     expect(page.locator("#failing")).to_have_text("1")
     expect(rows["later"]).to_contain_text("off")
@@ -94,7 +94,7 @@ def test_the_list_says_when_a_server_was_used_last(page: Page, site: str) -> Non
 def test_a_reason_is_short_in_lists_and_whole_on_the_page_of_its_server(
     page: Page, site: str
 ) -> None:
-    why = "annot be started: there is no command '/nowhere/server'"
+    why = "annot be started: the program '/nowhere/server' was not found"
     with client(site) as http:
         # Before the first run, Home says how to begin.
         ask(http, {"_tool": "list_orders"})
@@ -103,7 +103,7 @@ def test_a_reason_is_short_in_lists_and_whole_on_the_page_of_its_server(
         expect(page.locator(".failures")).to_have_text(f"C{why}")
     page.goto(f"{site}modules/broken")
     note = page.locator("#state .note")
-    expect(note).to_contain_text("The program /nowhere/server was not found. Is it installed?")
+    expect(note).to_contain_text(f"C{why}; is it installed and on PATH?")
     expect(note).to_contain_text("Check the command")
     note.get_by_role("link", name="Edit the command").click()
     expect(page.get_by_label("Command", exact=True)).to_have_value("/nowhere/server")

@@ -490,7 +490,7 @@ def _why_not_started(launch: Launch, error: OSError | ValueError) -> str:
     if not Path(launch.cwd).is_dir():
         return f"its working directory {launch.cwd!r} does not exist"
     if isinstance(error, FileNotFoundError):
-        return f"there is no command {launch.command!r}; is it installed and on PATH?"
+        return f"the program {launch.command!r} was not found; is it installed and on PATH?"
     if isinstance(error, PermissionError):
         return f"{launch.command!r} may not be executed"
 

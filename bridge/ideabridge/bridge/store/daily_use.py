@@ -50,6 +50,23 @@ class DayOfUse:
 
 
 @dataclass(frozen=True, slots=True)
+class ModuleUse:
+    """A tool of a server that a run called.
+
+    Attributes:
+        tool: the name of the tool.
+        run: the id of the run.
+        title: the title of the run.
+        created: when the run began, as a time from the store.
+    """
+
+    tool: str
+    run: str
+    title: str
+    created: str
+
+
+@dataclass(frozen=True, slots=True)
 class UsedTool:
     """A tool, and how often it was used.
 
@@ -304,6 +321,37 @@ class DailyUse:
         for module, at in called_directly:
             used[module] = max(at, used.get(module, at))
         return used
+
+    def latest_uses(
+        self, module: str, most: int, newest: int, *, caller: Viewer
+    ) -> list[ModuleUse]:
+        """Return the tools of a server that the newest runs called, latest run first. Saved ideas
+        count once they are indexed; see `Ideas.index_all`.
+
+        Args:
+            module: the name of the server.
+            most: how many uses to return.
+            newest: how many runs to examine; see `modules_used`.
+            caller: whose runs to examine.
+        """
+        with self._database.guard:
+            rows = self._database.execute(
+                "WITH newest(id, number, title, created) AS ("
+                "SELECT id, number, title, created FROM runs WHERE parent IS NULL "
+                "AND kind <> 'session' AND (?1 IS NULL OR caller = ?1) "
+                "ORDER BY number DESC LIMIT ?2), "
+                "uses(tool, run, title, created, place) AS ("
+                "SELECT tool, newest.id, newest.title, newest.created, newest.number FROM newest "
+                "JOIN ideas ON ideas.run = newest.id "
+                "JOIN idea_calls ON idea_calls.idea = ideas.number WHERE module = ?3 "
+                "UNION "
+                "SELECT tool, newest.id, newest.title, newest.created, newest.number FROM newest "
+                "JOIN occurrences ON occurrences.run = newest.id "
+                "JOIN idea_calls ON idea_calls.idea = occurrences.idea WHERE module = ?3"
+                ") SELECT tool, run, title, created FROM uses ORDER BY place DESC, tool LIMIT ?4",
+                (only_of(caller), newest, module, most),
+            ).fetchall()
+        return [ModuleUse(*row) for row in rows]
 
     def _runs(self, first: date, caller: Viewer) -> _Counts:
         """Count the runs, by the day on which they began."""

@@ -19,6 +19,7 @@ from ideabridge.bridge.modules.module import Module
 from ideabridge.bridge.modules.server_log import LEVELS, ServerLogLine, ServerLogReader
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.modules.sign_ins import logout_command
+from ideabridge.bridge.store.daily_use import ModuleUse
 from ideabridge.bridge.store.users import user_of
 from ideabridge.server.hosts.entries import started_by
 from ideabridge.server.hosts.host import HostFileError
@@ -58,13 +59,16 @@ _NAMED_TOOLS: Final = 12
 _MOST_LINES: Final = 100
 """Maximum number of lines of a log on one page."""
 
-_LAST_LINES: Final = 3
+_LAST_LINES: Final = 8
 """Number of the last lines of the log that the page of a failing server shows."""
 
 _NEWEST: Final = 500
 """Number of the newest runs, and of the newest direct calls, among which the list looks for the
 latest use of each server.
 """
+
+_LATEST_USES: Final = 5
+"""Maximum number of latest uses that the page of a server lists."""
 
 _RETRY_SECONDS: Final = 10.0
 """Time, in seconds, for which a page waits for an attempt to connect that a visitor has
@@ -184,6 +188,12 @@ class ModulePages:
         order = {"failing": 0, "needs sign-in": 1}
         return sorted(rows, key=lambda row: order.get(light(row.status), 2))
 
+    def _latest_uses(self, name: str, visitor: Visitor) -> list[ModuleUse]:
+        """Return which of a server's tools the visitor's newest runs called. This method blocks."""
+        store = self._bridge.store
+        store.ideas.index_all()
+        return store.daily_use.latest_uses(name, _LATEST_USES, _NEWEST, caller=visitor.scope)
+
     def _own(self) -> list[Tool]:
         return [tool for tool in self._bridge.tools() if tool.module is None]
 
@@ -251,6 +261,9 @@ class ModulePages:
             # from any caller.
             words=module.last_words if module is not None and visitor.manages else [],
             log_end=log_end,
+            uses=[]
+            if module is None
+            else await anyio.to_thread.run_sync(self._latest_uses, name, visitor),
             asked=words,
             rows=[
                 tool_row(self._bridge, tool, visitor) for tool in tools[first : first + _MOST_TOOLS]

@@ -314,34 +314,24 @@ def without_login(text: str, server: str) -> str:
 def failure_reason(status: ModuleStatus) -> str:
     """Return why a server is failing, in a few words, or "" if it is not failing.
 
-    The server's page also shows hints and the server's output.
+    The server's page also shows hints and the server's output; see `problem_of`.
     """
     if status.error is None or light(status) != "failing":
         return ""
 
-    reason = status.error.partition("; ")[0]
-    named = f"server {status.name!r} "
-    if not reason.startswith(named):
-        # Do not capitalize the first letter, because the error may begin with a key from a
-        # configuration file.
-        return reason
-    reason = reason.removeprefix(named)
-    return f"{reason[:1].upper()}{reason[1:]}"
-
-
-_NO_PROGRAM: Final = re.compile(
-    r"server '.*' cannot be started: there is no command '(?P<program>.+)'; is it installed and on "
-    r"PATH\?"
-)
+    return problem_of(status).partition("; ")[0]
 
 
 def problem_of(status: ModuleStatus) -> str:
-    """Return a server's error as its page shows it, or "" if there is no error."""
+    """Return a server's error where its name is already shown, or "" if there is no error."""
     error = status.error or ""
-    no_program = _NO_PROGRAM.fullmatch(error)
-    if no_program is None:
-        return capital(error)
-    return f"The program {no_program['program']} was not found. Is it installed?"
+    named = f"server {status.name!r} "
+    if not error.startswith(named):
+        # Do not capitalize the first letter, because the error may begin with a key from a
+        # configuration file.
+        return error
+    reason = error.removeprefix(named)
+    return f"{reason[:1].upper()}{reason[1:]}"
 
 
 _PLAIN_WORD: Final = re.compile(r"[a-z]+(?=[\s,:])")
