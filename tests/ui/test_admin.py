@@ -157,6 +157,10 @@ def test_a_session_is_ended_but_the_owners_only_by_the_owner(tmp_path: Path, sit
     with stranger(site) as ada, client(site) as owner:
         ada.post("/ui/sign-in", data={"token": token})
         shown = owner.get("/ui/admin?show=users").text
+        # Both were here a moment ago.
+        ages = re.findall(r'data-label="last used">(.*?)</td>', shown)
+        assert len(ages) == 4
+        assert "never" not in ages
         [theirs] = re.findall(r'name="session" value="([0-9a-f]+)"', shown)
         assert 'name="session"' not in ada.get("/ui/admin?show=users").text
         cookie = next(cookie.value for cookie in owner.cookies.jar)

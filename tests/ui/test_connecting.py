@@ -79,6 +79,7 @@ def test_only_assistants_of_this_machine_are_listed_at_once(
     zed = page.get_by_role("button", name="Connect Zed", exact=True)
     expect(zed).to_be_hidden()
     page.get_by_text("Show all ").click()
+    page.get_by_role("link", name="How to connect Zed", exact=True).click()
     expect(zed).to_be_visible()
 
 
@@ -86,7 +87,7 @@ def test_what_connect_does_is_said_once(page: Page, site: str, cursor: Path) -> 
     page.goto(f"{site}assistants")
     expect(page.locator(".assistants details, .client-tiles details")).to_have_count(0)
     by_hand = page.locator(".by-hand")
-    by_hand.get_by_text("Connect one by hand").click()
+    by_hand.get_by_text("How to connect each one").click()
     by_hand.get_by_text("Cursor", exact=True).click()
     expect(by_hand).to_contain_text(str(cursor))
     expect(by_hand.get_by_label("The entry for Cursor", exact=True)).to_contain_text("ideabridge")
@@ -147,11 +148,10 @@ def test_an_assistant_has_one_row_with_one_state(page: Page, tmp_path: Path, sit
 
     page.goto(f"{site}assistants")
     row = page.get_by_role("listitem").filter(has_text="Cursor")
-    expect(row.locator(".assistant-state")).to_have_text(
-        re.compile("^working · called (just now|.* ago)$")
-    )
+    expect(row.locator(".assistant-state")).to_have_text(re.compile("^called (just now|.* ago)$"))
+    expect(row).to_contain_text("Calls ideabridge; not set up on this computer")
     expect(row).not_to_contain_text("connected")
-    page.get_by_role("button", name="Connect on this computer: Cursor").click()
+    page.get_by_role("button", name="Set up here: Cursor").click()
     expect(row.locator(".assistant-state")).to_have_text(
         re.compile("^working · called (just now|.* ago)$")
     )

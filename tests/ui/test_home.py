@@ -134,7 +134,7 @@ def test_home_names_the_assistants_that_called(page: Page, site: str) -> None:
     page.goto(f"{site}home")
     card = page.locator("#callers")
     expect(card.get_by_role("listitem")).to_have_text(
-        re.compile(r"^\s*Cursor\s+working · called (just now|[^·]* ago)\s*$")
+        re.compile(r"^\s*Cursor\s+called (just now|[^·]* ago)\s*$")
     )
     expect(card.get_by_role("link", name="Connect an assistant")).to_be_visible()
     card.get_by_role("link", name="Cursor").click()

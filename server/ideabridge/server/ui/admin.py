@@ -25,6 +25,7 @@ from ideabridge.bridge.configuration import (
     parse_configuration,
     user_file,
 )
+from ideabridge.bridge.loop.event import LOCAL_USER
 from ideabridge.bridge.loop.policy import approval_parts
 from ideabridge.bridge.store.errors import StoreAccessError
 from ideabridge.bridge.store.store import Store
@@ -36,6 +37,7 @@ from ideabridge.server.transports.gate import PAGE
 from ideabridge.server.ui.access import (
     FormFields,
     Note,
+    PageSession,
     Visitor,
     access_of,
     expect_manager,
@@ -131,12 +133,14 @@ class AdminPages:
         mind = "that of the assistant that asks" if bridge.mind is None else bridge.mind.name
         visitor = visitor_of(request)
         access = access_of(request)
+        sessions = access.sessions(visitor)
         return self._site.page(
             request,
             "admin.html",
             view=request.query_params.get("show", ""),
-            users=[_row(user, tokens, visitor) for user in store.users.all()],
-            sessions=access.sessions(visitor),
+            users=[_row(user, tokens, sessions, visitor) for user in store.users.all()],
+            owner_used=_last_used(LOCAL_USER, sessions),
+            sessions=sessions,
             most_sessions=_SHOWN_SESSIONS,
             needs_token=access.needs_token,
             version=own_version,
@@ -374,14 +378,14 @@ class UserRow:
     Attributes:
         user: the user.
         valid: how many valid tokens the user has.
-        used: when any of these tokens was last used, as ISO 8601 in UTC, or None if none has been
-            used.
+        used: when any of these tokens, or a session of the user, was last used, in seconds since
+            1970, or None if none has been used.
         is_self: whether the user is the visitor.
     """
 
     user: User
     valid: int
-    used: str | None
+    used: float | None
     is_self: bool
 
 
@@ -514,15 +518,28 @@ def _approval(configuration: Configuration) -> str:
     return "; ".join(dict.fromkeys(words))
 
 
-def _row(user: User, tokens: Sequence[Token], visitor: Visitor) -> UserRow:
+def _row(
+    user: User, tokens: Sequence[Token], sessions: Sequence[PageSession], visitor: Visitor
+) -> UserRow:
     own = [token for token in tokens if token.user == user.name]
-    used = [token.used for token in own if token.used is not None]
+    used = [datetime.fromisoformat(token.used).timestamp() for token in own if token.used]
+    in_session = _last_used(user.caller, sessions)
+    if in_session is not None:
+        used.append(in_session)
     return UserRow(
         user,
         valid=sum(token.state == "valid" for token in own),
         used=max(used, default=None),
         is_self=user.caller == visitor.caller,
     )
+
+
+def _last_used(caller: str, sessions: Sequence[PageSession]) -> float | None:
+    """Return when a caller last used a session, in seconds since 1970, or None if the caller has no
+    session.
+    """
+    idle = [session.idle for session in sessions if session.caller == caller]
+    return time.time() - min(idle) if idle else None
 
 
 def _page_of(name: str) -> str:

@@ -26,6 +26,7 @@ from ideabridge.server.views.history import call_json
 from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode
 from ideabridge.tools.errors import LimitExceededError
+from ideabridge.tools.names import counted, joined
 from ideabridge.tools.typed import read_as
 
 MOST_OFFERED: Final = 20
@@ -52,6 +53,9 @@ _MOST_CHANGES: Final = 12
 """Maximum number of differing fields that are shown as a table. More fields are easier to read as
 lines.
 """
+
+_NAMED: Final = 3
+"""Maximum number of differing parameters that are named in the summary of a call."""
 
 _LEAST_COMMON: Final = 0.5
 """Minimum share of words that two values must have in common for the other words to be marked."""
@@ -129,6 +133,7 @@ class ComparedCall:
         sent, result: the beginnings of its parameters and of its result or error, as indented JSON.
         sent_digest, result_digest: the hashes of the complete values.
         sent_fields, fields: the first fields of its parameters and of its result.
+        items: the number of items of its result, or None if the result is not a list.
     """
 
     number: int = 0
@@ -143,6 +148,7 @@ class ComparedCall:
     result_digest: str = ""
     sent_fields: tuple[ComparedField, ...] = ()
     fields: tuple[ComparedField, ...] = ()
+    items: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +196,36 @@ class ComparedPair:
     result: tuple[str, ...] = ()
     sent_changes: tuple[FieldChange, ...] = ()
     changes: tuple[FieldChange, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """A phrase that says how the parameters and the results differ."""
+        phrases: list[str] = []
+        if self.sent_changes:
+            names = joined([change.path or "value" for change in self.sent_changes], _NAMED)
+            phrases.append(f"{_that_differ(len(self.sent_changes), 'parameter')}: {names}")
+        elif self.sent:
+            phrases.append("the parameters differ")
+
+        if self.changes:
+            phrases.append(_that_differ(len(self.changes), "value of the result"))
+        elif self.result:
+            phrases.append(self._differing_result)
+        return "; ".join(phrases)
+
+    @property
+    def _differing_result(self) -> str:
+        before = None if self.before is None else self.before.items
+        now = None if self.now is None else self.now.items
+        if before is None or now is None or before == now:
+            return "the result differs"
+        return f"result {before:,} → {counted(now, 'item')}"
+
+
+def _that_differ(number: int, noun: str) -> str:
+    """Return a phrase that says how many things differ."""
+    first, space, rest = noun.partition(" ")
+    return f"{counted(number, first)}{space}{rest} {'differs' if number == 1 else 'differ'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +287,7 @@ def compared_run(record: RunRecord, read: KeptJournal, titles: ToolTitles) -> Co
                 content_hash(result),
                 _fields_of(sent),
                 _fields_of(result),
+                len(result) if isinstance(result, list) else None,
             )
         )
 
