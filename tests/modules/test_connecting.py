@@ -92,6 +92,16 @@ async def test_calls_wait_for_a_module_that_is_connecting() -> None:
                 await others["mute"].ready(0.05)
 
 
+async def test_a_call_that_comes_before_an_unusable_entry_is_read_fails_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("UNSET_TOKEN", raising=False)
+    async with modules_of({"unset": raw(env={"TOKEN": "${UNSET_TOKEN}"})}) as modules:
+        # Nothing has run since the task of the server was started, so its entry is not read yet.
+        with anyio.fail_after(10), pytest.raises(ModuleConfigurationError, match="UNSET_TOKEN"):
+            await modules["unset"].call("echo", {})
+
+
 async def test_every_page_is_listed() -> None:
     async with modules_of({"raw": raw("pages")}) as modules:
         await modules["raw"].ready(30)

@@ -662,6 +662,7 @@ class Module:
         except ModuleConfigurationError as error:
             self._closed = True
             self._set("unusable", error)
+            self._wake()
             return
 
         self.authorization = self._surroundings.authorize(self.name, launch)
@@ -725,7 +726,7 @@ class Module:
         if self._state == "connecting":
             self._needed.set()
 
-    async def retry(self, seconds: float) -> None:
+    async def reconnect_now(self, seconds: float) -> None:
         """Start the next attempt to connect immediately, and wait at most `seconds` for it to end.
         Does nothing if no attempt is due.
         """
@@ -1458,12 +1459,15 @@ class Module:
     async def _wait_to_resend(self, attempts: _Attempts, failure: ModuleDownError) -> float:
         """Wait until a call can be sent again, and return how many seconds are left for it.
 
+        While the connection is usable, the pause doubles with each attempt, up to a maximum. After
+        a lost connection, the pauses of reconnecting apply instead.
+
         Raises:
             ModuleError: the call cannot be sent again in time. If there is a usable connection,
                 this is `failure` itself.
         """
         if self._connection is not None and self._connection.usable:
-            # The HTTP server is not answering at the moment, so a new connection would not help.
+            # The HTTP server is not responding at the moment, so a new connection would not help.
             doublings = min(attempts.number - 1, 20)
             pause = min(_LONGEST_RESEND_PAUSE, _FIRST_RESEND_PAUSE * 2.0**doublings)
             if anyio.current_time() + pause >= attempts.deadline:
@@ -1618,7 +1622,7 @@ class _Attempts:
     An attempt begins when the call is about to be sent, even if the server turns out to be
     unreachable. An attempt is a *send* if no answer arrived and the call might have taken effect.
     The setting `retry` limits the sends, whereas the number of attempts is limited only by the time
-    allowed for the call. The pause before the next attempt doubles each time.
+    allowed for the call.
 
     Attributes:
         number: the number of attempts that have begun.

@@ -378,7 +378,7 @@ class ModulePages:
         expect_manager(visitor)
         self._tools(name, visitor)
         module = self._bridge.modules[name]
-        await module.retry(_RETRY_SECONDS)
+        await module.reconnect_now(_RETRY_SECONDS)
         status = module.status()
         if status.error is None:
             text = f"{name} is {light(status)}."
