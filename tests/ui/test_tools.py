@@ -63,7 +63,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     assert "customer for List orders Name of the parameter" in words_of(draft)
     assert "In the run: c1 ." in words_of(draft)
     steps = words_of(draft.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
-    assert steps.startswith("List orders customer the customer you enter Compute")
+    assert steps.startswith("List orders customer the customer you enter Compute Formula len(o)")
     assert '<b title="list_orders">List orders</b>' in draft
     assert "Returns the result of Compute." in words_of(draft)
     assert steps.endswith(" o the result of List orders")
@@ -77,7 +77,7 @@ def test_a_tool_says_what_it_runs_and_where_it_comes_from(http: httpx.Client) ->
     assert "At the same time" not in words
     assert 'The recorded input and output { "customer" : "c1" } 2' in words
     steps = words_of(tool.partition('<ol class="plan-steps">')[2].partition("</ol>")[0])
-    assert steps.startswith("List orders customer the customer you enter Compute")
+    assert steps.startswith("List orders customer the customer you enter Compute Formula len(o)")
     assert steps.endswith(" o the result of List orders")
     assert "used by" not in words
 

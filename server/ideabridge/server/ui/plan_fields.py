@@ -11,9 +11,10 @@ from ideabridge.server.ui.form_tools import FormTools
 from ideabridge.server.ui.forms import Field
 from ideabridge.server.ui.plan_form import ANY_VALUE, FormStep, FormValue, PlanForm
 from ideabridge.server.ui.playground import group_of, place_of_group
+from ideabridge.server.ui.reference_words import parameter_title
 from ideabridge.server.ui.tool_texts import about_tool
 from ideabridge.tools.encoding import JSON, encode_text
-from ideabridge.tools.tool import Tool, ToolKey
+from ideabridge.tools.tool import Tool
 
 _MOST_RESULTS: Final = 8
 """Number of the latest steps whose results can be chosen for a value. A list of all results would
@@ -22,9 +23,6 @@ make the page of a long tool too large.
 
 _MOST_PARTS: Final = 400
 """Maximum number of result parts in all lists of choices on a page together."""
-
-_TITLES: Final[dict[tuple[ToolKey, str], str]] = {((None, "compute"), "code"): "Formula"}
-"""The parameters whose name does not say to people what to enter, and what they read instead."""
 
 _LONGEST_LINE: Final = 22
 """Number of characters that a single-line field shows."""
@@ -227,7 +225,7 @@ def _shown_step(
             value,
             fields.get(value.name, ANY_VALUE),
             results,
-            title=_TITLES.get((step.tool, value.name), value.name),
+            title=parameter_title(step.tool, value.name),
             is_named_here=value.name not in fields,
         )
         for number, value in enumerate(step.values)

@@ -16,9 +16,11 @@ from ideabridge.bridge.context.references import (
     parse_reference,
     parse_target,
 )
+from ideabridge.bridge.context.written_call import WrittenCall
 from ideabridge.server.ui.showing import in_one_line
 from ideabridge.server.views.value_table import parameter_label, tool_of
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import ToolKey
 
 _LONGEST_PATH: Final = 60
 
@@ -26,6 +28,9 @@ _REFERENCE: Final = re.compile(r'†(?:[^\s\[\]"|&,;:()]|\[\d+\]|\["(?:[^"\\]|\\
 """Matches a reference within a sentence."""
 
 _NOT_PARAMETERS: Final = ("_tool", "_module", "_outputPath")
+
+_TITLES: Final[dict[tuple[ToolKey, str], str]] = {((None, "compute"), "code"): "Formula"}
+"""What people read as the name of a parameter whose own name does not say what to enter."""
 
 _HOW: Final = {"_each": "for each item of", "_after": "after"}
 """Phrases for members of a call that say how it runs."""
@@ -44,6 +49,11 @@ class ShownParameter:
     name: str
     value: str
     reference: str
+
+
+def parameter_title(tool: ToolKey, name: str) -> str:
+    """Return what people read as the name of a parameter of a tool."""
+    return _TITLES.get((tool, name), name)
 
 
 class ReferenceWords:
@@ -86,12 +96,17 @@ class ReferenceWords:
         runs.
         """
         return tuple(
-            ShownParameter(
-                _HOW.get(name) or parameter_label(name), self._value(value), _reference_in(value)
-            )
+            ShownParameter(self._label(call, name), self._value(value), _reference_in(value))
             for name, value in call.items()
             if name not in _NOT_PARAMETERS
         )
+
+    def _label(self, call: JSONObject, name: str) -> str:
+        written = WrittenCall.of(call)
+        title = parameter_title((written.module, written.tool), name)
+        if self._is_form and title != name:
+            return title
+        return _HOW.get(name) or parameter_label(name)
 
     def _value(self, value: JSON) -> str:
         if isinstance(value, str):
