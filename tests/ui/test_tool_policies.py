@@ -35,7 +35,8 @@ def site(tmp_path: Path) -> Generator[str]:
 
 def row(page: Page, title: str) -> Locator:
     """The row of a tool in the table of a server."""
-    return page.get_by_role("row").filter(has=page.get_by_role("link", name=title, exact=True))
+    rows = page.locator("#tools").get_by_role("row")
+    return rows.filter(has=page.get_by_role("link", name=title, exact=True))
 
 
 def shown_seal(http: httpx.Client, page: str = OFFER) -> str:
