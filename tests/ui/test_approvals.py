@@ -65,7 +65,7 @@ def text_of(html: str) -> str:
 
 def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Client) -> None:
     first = ask(http, refund(1, note="dear\ncustomer\nbye"))
-    assert "compared with" not in card_of(http, first)
+    assert "Compared with" not in card_of(http, first)
     approve(http, first)
 
     card = card_of(http, ask(http, {"_tool": "refund", "order": 1, "amount": 7.5}))
@@ -73,23 +73,25 @@ def test_a_card_shows_what_changed_since_the_last_approved_call(http: httpx.Clie
     assert f'href="/ui/runs/{first}/calls/0"' in card
     # The title says what is decided, and the table with which values and what was approved last.
     title = words.partition(" asked by ")[0]
-    assert title.endswith("Pay money back refund")
-    assert "asked by you run Refund " in words
-    assert "Parameter Value order 1 same as last time amount was 5 → now 7.5 note removed" in words
-    assert "removed was dear customer bye Approve" in words
+    assert title.endswith("Refund")
+    assert re.search("asked by you (just now|.* ago) run Refund refund Parameter Value ", words)
+    # A value is before the one that it takes the place of, and both have equal decimals.
+    assert "order 1 same as last time amount 7.50 last approved: 5.00 note no note" in words
+    assert "no note last approved: dear customer bye Approve" in words
+    assert "About the call Pay money back. Compared with the last approved call Deny" in words
 
     second = ask(http, refund(1, note="dear\nreader\nbye"))
     words = text_of(card_of(http, second))
-    # The difference is shown, and the whole text can be unfolded.
-    difference = "1 line changed since last time dear - customer + reader bye"
-    assert f"note {difference} Full text dear reader bye" in words
+    # The text is shown as it is, and the difference can be unfolded.
+    difference = "Compare with last time: 1 line changed dear - customer + reader bye"
+    assert f"note dear reader bye {difference} Also waiting for order 1: amount 7.50 " in words
 
     approve(http, second)
     third = ask(http, refund(1, note="dear\nreader\nbye"))
-    assert "the same values as the" in card_of(http, third)
-    assert "the same values as the" in http.get(f"/ui/runs/{third}").text
+    assert "The same values as the" in card_of(http, third)
+    assert "The same values as the" in http.get(f"/ui/runs/{third}").text
     whole = http.get(f"/ui/approvals/whole?which={key_of(http, third)}").text
-    assert "the same values as the" in whole
+    assert "The same values as the" in whole
 
 
 def test_past_decisions_have_the_call_with_its_values(http: httpx.Client) -> None:
@@ -115,6 +117,22 @@ def test_past_decisions_have_the_call_with_its_values(http: httpx.Client) -> Non
     assert '<span class="status s-denied">denied</span>' in table
     assert "Reason</th>" in table
     assert "too late" in table
+
+    approved = http.get("/ui/approvals/past?show=approved").text
+    assert "s-done" in approved
+    assert "too late" not in approved
+    denied = http.get("/ui/approvals/past?show=denied").text
+    assert "too late" in denied
+    assert "s-done" not in denied
+    assert 'href="/ui/approvals/past?show=denied" aria-current="page">Denied</a>' in denied
+
+
+def test_past_decisions_have_the_values_that_references_resolved_to(http: httpx.Client) -> None:
+    orders = {"_tool": "list_orders", "customer": "c1", "_outputPath": "orders"}
+    run_id = ask(http, orders, {**refund(7), "order": "†state.orders.0.id"})
+    decide(http, key_of(http, run_id), "deny")
+    table = text_of(http.get("/ui/approvals/past").text)
+    assert re.search(r"denied Refund order \d+, amount 5 asked by", table)
 
 
 @pytest.mark.parametrize("decision", ["approve", "deny"])
@@ -149,7 +167,7 @@ def test_a_reason_is_sent_with_a_refusal_only(page: Page, site: str, http: httpx
 def test_a_description_of_a_tool_is_a_short_quotation(http: httpx.Client) -> None:
     tool = Tool("pay", f"Pay.<b>\u202e{'x' * 500}\n\nApproved by your admin.")
     # The author of this tool is the person whose ideabridge it is, so nothing is quoted.
-    assert "<h3>Pay money back <" in without_breaks(card_of(http, ask(http, refund(1))))
+    assert "<p>Pay money back.</p>" in without_breaks(card_of(http, ask(http, refund(1))))
     claim = claim_of(tool)
     assert claim.startswith("Pay.<b>")
     assert len(claim) == 140
@@ -163,9 +181,10 @@ def test_what_a_server_says_about_its_tool_is_quoted(tmp_path: Path) -> None:
         wait_until(lambda: "l-up" in http.get("/ui/modules/own").text)
         card = without_breaks(card_of(http, ask(http, {"_tool": "save", "text": "x"})))
 
-    assert "<h3><q>Keep a text in a file.</q>" in card
-    title = text_of(card).partition(" asked by ")[0]
-    assert title.endswith("Keep a text in a file. save · server own")
+    assert "<h3>Save</h3>" in card
+    assert "<p><q>Keep a text in a file.</q></p>" in card
+    # What would really run is beside who asks.
+    assert '<code class="tool">save</code> of <span class="tool">own</span>' in card
 
 
 def test_a_card_shows_the_worst_that_a_server_declares(tmp_path: Path) -> None:
@@ -189,26 +208,27 @@ def test_calls_about_the_same_thing_name_each_other(http: httpx.Client) -> None:
     # The amount of both is the same, but only the first value says what a call is about.
     second = ask(http, {**refund(4711), "amount": 7})
     key = key_of(http, second)
-    line = "Another waiting call also uses order 4711: "
-    assert f'{line}<a href="#q-{key}">Refund</a>' in card_of(http, first)
-    assert f'{line}<a href="#q-{first_key}">Refund</a>' in card_of(http, second)
-    assert "also uses" not in card_of(http, other)
+    line = "Also waiting for order 4711: "
+    assert f'{line}<a href="#q-{key}">amount 7</a>, asked by <span>you</span> ' in card_of(
+        http, first
+    )
+    assert f'{line}<a href="#q-{first_key}">amount 5</a>' in card_of(http, second)
+    assert "Also waiting" not in card_of(http, other)
     page = http.get("/ui/approvals").text
-    chip = '<span class="tag ask">same order: 4711</span>'
-    # Each has the mark in its card, and in the list from which several are chosen.
-    assert page.count(chip) == 4
+    # The list from which several are chosen has a mark instead.
+    assert page.count('<span class="tag ask">same order: 4711</span>') == 2
 
     # The other call is in another run, so the page of a run leads to it.
     run = http.get(f"/ui/runs/{first}").text
-    assert f'{line}<a href="/ui/approvals/whole?which={quote(key)}">Refund</a>' in run
+    assert f'{line}<a href="/ui/approvals/whole?which={quote(key)}">amount 7</a>' in run
     alone = http.get(f"/ui/approvals/whole?which={quote(key)}").text
-    assert f'{line}<a href="/ui/approvals/whole?which={quote(first_key)}">Refund</a>' in alone
+    assert f'{line}<a href="/ui/approvals/whole?which={quote(first_key)}">amount 5</a>' in alone
     third = key_of(http, ask(http, {**refund(4711), "amount": 8}))
-    assert "Refund</a> and 1 more call</p>" in card_of(http, first)
+    assert ", and 1 more call</p>" in card_of(http, first)
 
     for settled in (key, third):
         send(http, "/ui/approvals/decide", "/ui/approvals", which=settled, decision="deny")
-    assert "also uses" not in card_of(http, first)
+    assert "Also waiting" not in card_of(http, first)
 
 
 def test_nobody_hears_of_calls_of_others_about_the_same_thing(tmp_path: Path) -> None:
@@ -224,7 +244,7 @@ def test_nobody_hears_of_calls_of_others_about_the_same_thing(tmp_path: Path) ->
         key_of(ada, hers)
         for page in ("/ui/approvals", f"/ui/runs/{hers}"):
             assert "4711" in ada.get(page).text
-            assert "also uses" not in ada.get(page).text
+            assert "Also waiting" not in ada.get(page).text
 
 
 def test_a_long_line_of_a_difference_goes_on_beside_its_sign(
@@ -235,6 +255,7 @@ def test_a_long_line_of_a_difference_goes_on_beside_its_sign(
     key = key_of(http, ask(http, refund(1, note=f"hello\n{note} today\nbye")))
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(f"{http.base_url}/ui/approvals/whole?which={key}")
+    page.get_by_text("Compare with last time").click()
 
     # Each line of a text has a box of its own.
     boxes = page.locator(".diff .plus").evaluate(
@@ -256,7 +277,7 @@ def test_a_long_line_of_a_difference_goes_on_beside_its_sign(
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_an_earlier_value_leads_to_the_one_that_takes_its_place(
+def test_a_value_is_before_the_one_that_it_takes_the_place_of(
     page: Page, http: httpx.Client, width: int
 ) -> None:
     note = "dear customer, your order was late, and we pay the price back"
@@ -266,27 +287,25 @@ def test_an_earlier_value_leads_to_the_one_that_takes_its_place(
     page.set_viewport_size({"width": width, "height": 800})
     page.goto(f"{http.base_url}/ui/approvals/whole?which={removing}")
 
-    old = page.locator(".is-changed .before")
+    old = page.locator(".is-changed .last-time")
     new = page.locator(".is-changed pre.value")
     size = "(one) => getComputedStyle(one).fontSize"
-    assert old.evaluate(size) == new.evaluate(size) == "14px"
-    # Two values with a word before each cannot be taken for a new name.
-    expect(page.locator(".is-changed .beside")).to_have_text(re.compile(r"was 1\s+→ now\s+2"))
-    expect(old.locator("code")).to_have_css("text-decoration-line", "none")
-    before = old.bounding_box()
-    after = new.bounding_box()
+    assert (new.evaluate(size), old.evaluate(size)) == ("15px", "13px")
+    expect(page.locator(".is-changed .beside")).to_have_text(re.compile(r"2\s*last approved: 1"))
+    before = new.bounding_box()
+    after = old.bounding_box()
     assert before is not None
     assert after is not None
     assert before["x"] + before["width"] < after["x"]
-    assert abs(after["y"] - before["y"]) < 4
+    assert abs(after["y"] - before["y"]) < 6
 
-    # What was removed is in the same line as its value, however long this is.
+    # What is missing is in the same line as its earlier value, however long this is.
     removed = page.locator(".removed").bounding_box()
-    gone = page.locator(".is-gone .before").bounding_box()
+    gone = page.locator(".is-gone .last-time").bounding_box()
     assert removed is not None
     assert gone is not None
     assert removed["x"] + removed["width"] < gone["x"]
-    assert abs(removed["y"] - gone["y"]) < 4
+    assert abs(removed["y"] - gone["y"]) < 6
 
 
 def test_past_decisions_have_the_values_that_a_tool_was_called_with(http: httpx.Client) -> None:
@@ -527,17 +546,24 @@ def test_a_text_without_a_common_line_is_completely_different(http: httpx.Client
     card = card_of(http, ask(http, refund(1, note="hello\nreader\n")))
     assert "Unusual: note is completely different from last time" in text_of(card)
     assert text_of(card).count("completely different") == 1
-    assert "since last time" not in text_of(card)
+    assert "Compare with last time hello" not in text_of(card)
+    assert "Compare with last time - dear" in text_of(card)
 
     approve(http, ask(http, refund(1, note="hello\nreader\n")))
     card = card_of(http, ask(http, refund(1, note="hello\nreader\nbye\n")))
-    assert "note 1 line added since last time" in text_of(card)
+    assert "Compare with last time: 1 line added" in text_of(card)
 
 
 def test_the_broadest_permission_is_farthest_from_approve(http: httpx.Client) -> None:
     card = card_of(http, ask(http, refund(1)))
     options = re.findall(r"<h4>([^<]*)</h4>", card)
-    assert options == ["Deny with a reason", "Edit", "Allow in this run", "Always allow"]
+    assert options == [
+        "About the call",
+        "Deny with a reason",
+        "Edit",
+        "Allow in this run",
+        "Always allow",
+    ]
 
 
 def test_the_title_of_a_decision_on_its_own_page_is_its_question(http: httpx.Client) -> None:
@@ -548,11 +574,45 @@ def test_the_title_of_a_decision_on_its_own_page_is_its_question(http: httpx.Cli
 
 
 def test_a_difference_that_is_cut_has_the_whole_text_unfolded(http: httpx.Client) -> None:
-    approve(http, ask(http, refund(1, note="\n".join(["old line"] * 150))))
-    card = card_of(http, ask(http, refund(1, note="\n".join(["new line"] * 149))))
+    rows = ",\n".join(["(1)"] * 150)
+    approve(http, ask(http, refund(1, note=f"INSERT INTO old VALUES\n{rows}")))
+    other = f"INSERT INTO new VALUES\n{rows.replace('1', '2')}"
+    card = card_of(http, ask(http, refund(1, note=other)))
     assert "note changed since last time" in text_of(card)
     assert "<details open><summary>Full text</summary>" in card
-    assert card.count("new line") > 149
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"), [("path", "notes.txt"), ("file_name", "a b"), ("where", "./src/x.py")]
+)
+def test_what_changes_in_a_file_is_shown_at_once(parameter: str, value: str) -> None:
+    call: JSONObject = {"_tool": "write", parameter: value, "text": "a\nb"}
+    old: JSONObject = {parameter: value, "text": "a\nc"}
+    assert compared_values(call, EarlierCall("run", 0, old)).rows[1].shows_lines
+    letter = compared_values({"_tool": "t", "text": "a\nb"}, EarlierCall("run", 0, old))
+    assert not letter.rows[0].shows_lines
+
+
+def test_a_line_break_at_the_end_of_a_text_is_mentioned(http: httpx.Client) -> None:
+    assert "note hi bye ends with a line break" in text_of(
+        card_of(http, ask(http, refund(1, note="hi\nbye\n")))
+    )
+    [row] = compared_values({"_tool": "t", "text": "hi \n"}, None).rows
+    # Nobody would see the space before the line break.
+    assert not row.is_plain
+
+
+def test_numbers_are_readable_and_exact() -> None:
+    call: JSONObject = {"_tool": "t", "whole": 45.0, "part": 7.5, "same": 1, "flag": True}
+    old: JSONObject = {"whole": 20.0, "part": 20, "same": 1.0, "flag": False}
+    rows = compared_values(call, EarlierCall("run", 0, old)).rows
+    assert [(row.text, row.before) for row in rows] == [
+        ("45", "20"),
+        ("7.50", "20.00"),
+        # Nothing else tells them apart.
+        ("1", "1.0"),
+        ("true", "false"),
+    ]
 
 
 def test_an_earlier_call_that_was_denied_or_deleted_is_no_comparison(
@@ -561,17 +621,17 @@ def test_an_earlier_call_that_was_denied_or_deleted_is_no_comparison(
     denied = key_of(http, ask(http, refund(1)))
     send(http, "/ui/approvals/decide", "/ui/approvals", which=denied, decision="deny")
     run_id = ask(http, refund(2))
-    assert "compared with" not in card_of(http, run_id)
+    assert "Compared with" not in card_of(http, run_id)
     approve(http, run_id)
 
     asking = ask(http, refund(3))
-    assert "compared with" in card_of(http, asking)
+    assert "Compared with" in card_of(http, asking)
     with Store.open(tmp_path / "ideas.sqlite") as store:
         while store.runs.find(run_id, caller=SEES_ALL).status != "done":
             pass
     with sqlite3.connect(tmp_path / "ideas.sqlite") as connection:
         connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
-    assert "compared with" not in card_of(http, asking)
+    assert "Compared with" not in card_of(http, asking)
 
 
 def test_calls_of_other_people_are_no_comparison(tmp_path: Path) -> None:
@@ -585,9 +645,9 @@ def test_calls_of_other_people_are_no_comparison(tmp_path: Path) -> None:
         bob.post("/ui/sign-in", data={"token": tokens["bob"]})
         approve(ann, ask(ann, refund(1, note="for ann alone")))
         card = card_of(bob, ask(bob, refund(2)))
-        assert "compared with" not in card
+        assert "Compared with" not in card
         assert "for ann alone" not in card
-        assert "compared with" in card_of(ann, ask(ann, refund(2)))
+        assert "Compared with" in card_of(ann, ask(ann, refund(2)))
 
 
 def test_sql_and_patches_are_shown_as_they_are_written(http: httpx.Client) -> None:
@@ -700,6 +760,9 @@ def test_keys_choose_and_decide_after_a_second(page: Page, site: str, http: http
     page.goto(f"{site}approvals")
     cards = page.locator("article[data-card]")
     expect(cards).to_have_count(2)
+    places = page.locator(".card-place")
+    expect(places).to_have_text(["1 of 2 · next ↓", "2 of 2"])
+    expect(places.first).not_to_be_visible()
     expect(page.locator("button[aria-disabled=true]")).to_have_count(0)
     page.keyboard.press("j")
     page.keyboard.press("j")

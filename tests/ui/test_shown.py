@@ -107,19 +107,20 @@ def headers_of(http: httpx.Client) -> dict[str, str]:
 
 def shown_in(card: str) -> dict[str, Any]:
     """The call that a card shows in a table."""
-    tool = re.search('<h3>.*?<span class="tool">(.*?)</span>', card)
+    tool = re.search('<code class="tool">(.*?)</code>', card)
     assert tool is not None
     rows = re.findall(
-        '<td><code>(.*?)</code></td><td class="grow"><div[^>]*><pre class="value( plain)?">(.*?)</pre>',
+        '<td><code>(.*?)</code></td><td class="grow"><div[^>]*><pre class="value( plain)?">(.*?)</pre>'
+        r'\s*(<p class="last-time">ends with a line break</p>)?',
         card,
         re.DOTALL,
     )
     # Each line break in JSON also begins a line of the table. A plain text is shown as it is.
     values = {
-        unescape(name): unescape(value)
+        unescape(name): unescape(value) + ("\n" if last_break else "")
         if plain
         else json.loads(unescape(value).replace("\\n\n", "\\n"))
-        for name, plain, value in rows
+        for name, plain, value, last_break in rows
     }
     return {"_tool": unescape(tool[1]), **values}
 

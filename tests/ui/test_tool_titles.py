@@ -112,8 +112,8 @@ def test_a_tool_has_the_same_title_on_every_page(tmp_path: Path) -> None:
 
         # Whoever decides also sees which tool of which server has the title.
         card = without_breaks(card_of(http, run))
-        assert '<span class="title">Add an event</span> <code class="tool">add_event</code>' in card
-        assert 'server <span class="tool">calendar</span>' in card
+        assert "<h3>Add an event</h3>" in card
+        assert '<code class="tool">add_event</code> of <span class="tool">calendar</span>' in card
 
         decide(http, key, "deny")
         assert "Add an event</a>" in page_of(http, "/ui/approvals/past")

@@ -4,6 +4,7 @@ standing rules and grants.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -95,12 +96,14 @@ class Decisions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def latest(self, caller: Viewer, limit: int = 50) -> list[Decided]:
+    def latest(
+        self, caller: Viewer, limit: int = 50, kinds: Collection[str] | None = None
+    ) -> list[Decided]:
         """Return the decisions in the newest runs, latest first.
 
         All calls that the same rule or grant approved count as one decision, listed where the
         latest of them would be. If `caller` is set, only the runs that this caller started are
-        considered.
+        considered. If `kinds` is set, only these decisions are returned; see `Decided.decision`.
         """
         check_limit(limit)
         with self._database.guard:
@@ -130,6 +133,8 @@ class Decisions:
         decided = _counted(read)
         if len(rows) == _MOST_READ:
             decided = [replace(one, has_more=one.cause is not None) for one in decided]
+        if kinds is not None:
+            decided = [one for one in decided if one.decision in kinds]
         return decided[:limit]
 
 

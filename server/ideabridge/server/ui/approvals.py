@@ -24,6 +24,7 @@ from starlette.routing import Route
 from ideabridge.bridge.configuration import reason_of_setting
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import decider_text
+from ideabridge.bridge.loop.output import resolved_call
 from ideabridge.bridge.loop.policy import (
     CHANGING,
     DESTRUCTIVE,
@@ -52,9 +53,12 @@ from ideabridge.server.ui.call_values import (
     NO_VALUES,
     CallValues,
     EarlierCall,
+    ValueRow,
     compared_values,
     earlier_call,
     named_thing,
+    short_values,
+    shown_value,
 )
 from ideabridge.server.ui.deciders import may_choose_deciders, write_deciders
 from ideabridge.server.ui.edited_call import (
@@ -81,7 +85,7 @@ from ideabridge.server.views.shown import (
     call_without_ids,
     shown_without_ids,
 )
-from ideabridge.server.views.trace import CallBar, Trace, module_of
+from ideabridge.server.views.trace import Trace, module_of
 from ideabridge.tools import Tool
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
@@ -117,8 +121,11 @@ _MOST_NAMED: Final = 5
 """Maximum number of failed calls whose tools a card names."""
 
 _MOST_VALUES: Final = 3
-_LONGEST_VALUE: Final = 32
+_LONGEST_VALUE: Final = 48
 """Maximum length, in characters, of a value in such a call."""
+
+_MOST_SHARED: Final = 2
+"""Maximum number of values that a card shows of another call about the same thing."""
 
 _LONGEST_CLAIM: Final = 140
 """Maximum length, in characters, of what a card shows from the description of a tool."""
@@ -148,6 +155,12 @@ _MADE: Final[dict[str, str]] = {
     "retry": "run again",
 }
 """The page's word for each kind of past decision."""
+
+_SHOWN_DECISIONS: Final = {
+    "approved": frozenset({"approve", "edit"}),
+    "denied": frozenset({"deny"}),
+}
+"""The decisions that the list of past decisions can be limited to."""
 
 _THE_SERVER_SAYS: Final = "The server says that it "
 
@@ -182,6 +195,8 @@ class SharedThing:
         name: the name of the parameter.
         text: the value that identifies the thing.
         other: the oldest of the other decisions.
+        tool: the name of the tool of the other call, or "" if both calls are of the same tool.
+        values: the first short values of the other call, apart from the shared one.
         more: how many further decisions there are.
         is_on_page: whether `other` is on the same page.
     """
@@ -189,13 +204,10 @@ class SharedThing:
     name: str
     text: str
     other: Pending
+    tool: str
+    values: tuple[ValueRow, ...]
     more: int
     is_on_page: bool
-
-    @property
-    def tool(self) -> str:
-        """The name of the tool of the other call."""
-        return _named(self.other.question.shown, "_tool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,7 +474,18 @@ def _shared(
         return None
     _, name, text = thing
     other = others[0]
-    return SharedThing(name, text, other, len(others) - 1, other.key in keys_on_page)
+    tool = _named(other.question.shown, "_tool")
+    own_tool = _named(card.pending.question.shown, "_tool")
+    values = [row for row in short_values(other.question.shown) if row.name != name]
+    return SharedThing(
+        name,
+        text,
+        other,
+        "" if tool == own_tool and values else tool,
+        tuple(values[:_MOST_SHARED]),
+        len(others) - 1,
+        other.key in keys_on_page,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -532,6 +555,8 @@ class PastDecision:
         tool, server: the tool of the decided call, and its server. Both are "" if the decision was
             about a plan or the call is unknown.
         values: the first values in the call, on one line, or "" if unknown.
+        has_references: whether some of the values are only known from the whole run, because the
+            call refers to results of other calls.
         record: the run, or None if it has been deleted.
     """
 
@@ -542,6 +567,7 @@ class PastDecision:
     tool: str = ""
     server: str = ""
     values: str = ""
+    has_references: bool = False
     record: RunRecord | None = None
 
     @property
@@ -624,7 +650,7 @@ class ApprovalPages:
 
         # Use a thread, because calls can be large.
         open_cards, rows = await compute_in_thread(write)
-        decided = await compute_in_thread(self._past, visitor, _LATEST_DECIDED)
+        decided = await self._past(visitor, _LATEST_DECIDED)
         rules, problem = await compute_in_thread(self._rules, visitor)
         cards = [replace(card, since=await self._since(card.pending)) for card in open_cards]
         later = ""
@@ -655,18 +681,56 @@ class ApprovalPages:
         )
 
     async def show_past(self, request: Request) -> Response:
-        """Show the latest past decisions."""
-        decided = await compute_in_thread(self._past, visitor_of(request), _DECIDED)
-        return self._site.page(request, "approvals_past.html", decided=decided, most=_DECIDED)
+        """Show the latest past decisions, or only those that approved or denied a call."""
+        show = request.query_params.get("show", "")
+        if show not in _SHOWN_DECISIONS:
+            show = ""
 
-    def _past(self, visitor: Visitor, most: int) -> list[PastDecision | PastRuleChange]:
-        """Return the rows in the list of past decisions, latest first."""
+        decided = await self._past(visitor_of(request), _DECIDED, show)
+        return self._site.page(
+            request, "approvals_past.html", decided=decided, most=_DECIDED, show=show
+        )
+
+    async def _past(
+        self, visitor: Visitor, most: int, show: str = ""
+    ) -> list[PastDecision | PastRuleChange]:
+        """Return the rows in the list of past decisions, latest first. `show` is a key of
+        `_SHOWN_DECISIONS`, or "" for all decisions.
+        """
+        rows = await compute_in_thread(self._past_rows, visitor, most, show)
+        return [
+            await self._with_results(row)
+            if isinstance(row, PastDecision) and row.has_references
+            else row
+            for row in rows
+        ]
+
+    async def _with_results(self, row: PastDecision) -> PastDecision:
+        """Return a row with the values that the call's references resolved to."""
+        number = row.decided.call
+        try:
+            async with self._site.histories.reading(row.decided.run, fold=True) as read:
+                # A run can be too large to read for a page.
+                if read.history is None or number is None:
+                    return row
+                calls = read.history.machine.history
+                if number >= len(calls) or not calls[number].items:
+                    return row
+                values = _in_words(resolved_call(calls[number]), {})
+        except StoreError:
+            # As in `_beginning_of`.
+            return row
+        return replace(row, values=values or row.values)
+
+    def _past_rows(
+        self, visitor: Visitor, most: int, show: str
+    ) -> list[PastDecision | PastRuleChange]:
         store = self._bridge.store
-        decisions = store.decisions.latest(visitor.scope, most)
+        decisions = store.decisions.latest(visitor.scope, most, _SHOWN_DECISIONS.get(show))
         profile = self._bridge.offer.to(visitor.caller).profile
         changes = [
             change
-            for change in store.rule_changes.latest(visitor.scope)
+            for change in (() if show else store.rule_changes.latest(visitor.scope))
             if profile is None or profile.admits(change.module or None, change.tool)
         ]
         latest: list[Decided | RuleChange] = [*decisions, *changes[:most]]
@@ -689,11 +753,14 @@ class ApprovalPages:
         tool = ""
         server = ""
         values = ""
+        has_references = False
         if trace is not None and decided.call is not None:
             bar = trace.bars[decided.call]
             tool = bar.name
             server = module_of(bar, trace)
-            values = self._values_of(decided, bar)
+            if not _has_unknown_values(decided):
+                values = _in_words(bar.call, input_of(self._bridge.store, decided.run))
+                has_references = any(map(_refers_to_result, bar.call.values()))
 
         return PastDecision(
             decided,
@@ -703,6 +770,7 @@ class ApprovalPages:
             tool,
             server,
             values,
+            has_references,
             self._record_of(decided, visitor),
         )
 
@@ -712,13 +780,6 @@ class ApprovalPages:
         except UnknownRunError:
             # The run has been deleted in the meantime.
             return None
-
-    def _values_of(self, decided: Decided, bar: CallBar) -> str:
-        """Return the first values in a decided call, on one line."""
-        if decided.decision == "edit" or decided.calls > 1:
-            # Show no values for an edited call, because the author of the call did not write them.
-            return ""
-        return _in_words(bar.call, input_of(self._bridge.store, decided.run))
 
     def _beginning_of(self, decided: Decided) -> Trace | None:
         """Return the trace of the first events of a run, including the decided call as its author
@@ -1055,6 +1116,17 @@ def _link_to(decided: list[Pending]) -> PageLink | None:
     return PageLink(f"/runs/{record.id}", f"See the run {run_name(record)}")
 
 
+def _has_unknown_values(decided: Decided) -> bool:
+    """Return whether the values of a decided call are not those that its author wrote, because it
+    was edited, or not those of one call, because a rule or a grant approved several.
+    """
+    return decided.decision == "edit" or decided.calls > 1
+
+
+def _refers_to_result(value: JSON) -> bool:
+    return isinstance(value, str) and value.startswith("†") and not value.startswith(_INPUT)
+
+
 def _verdict(decided: Decided) -> str:
     """Return the page's words for a decision."""
     if decided.rule is not None:
@@ -1095,7 +1167,7 @@ def _in_words(call: JSONObject, run_input: JSONObject) -> str:
             parameters.append((name, value))
 
     texts = [
-        f"{visible(name)} {in_one_line(value, _LONGEST_VALUE)}"
+        f"{visible(name)} {shown_value(value, _LONGEST_VALUE)}"
         for name, value in parameters[:_MOST_VALUES]
     ]
     return ", ".join([*texts, "…"] if len(parameters) > _MOST_VALUES else texts)

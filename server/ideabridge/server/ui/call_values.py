@@ -5,7 +5,8 @@ person last approved a call of the same tool.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeGuard
 
 from markupsafe import Markup
@@ -14,6 +15,7 @@ from ideabridge.bridge.loop.output import resolved_call
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.server.ui.coloured import coloured, language_of
 from ideabridge.server.ui.showing import CUT, differing_lines, in_one_line
+from ideabridge.server.ui.shown_numbers import shown_numbers
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.value_table import broken_lines, parameter_label, values_of_call
@@ -25,6 +27,9 @@ _MOST_COMPARED: Final = 20_000
 
 _MOST_LEADING: Final = 4
 """How many of the first values usually say what a call is about. They are never folded."""
+
+_MOST_KEY: Final = 3
+"""Maximum number of the first values that a card emphasizes."""
 
 _LONGEST_BRIEF: Final = 24
 """Maximum length, in characters, of a value that a line about its call shows in full."""
@@ -40,8 +45,14 @@ them, so they are not compared, and only the technical details of a decision sho
 _PATH: Final = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\]\S*")
 """Matches the path of a file."""
 
+_FILE_PARAMETER: Final = re.compile(r"(?:^|_)(?:file|path|file_?name|file_?path)$", re.IGNORECASE)
+"""Matches the name of a parameter that names a file."""
+
 _NAME_OF_THING: Final = re.compile(r"-?\d{1,20}|\"\d{1,20}\"|(?=\D{0,63}\d)[A-Za-z][\w.:/#-]{0,63}")
 """Matches an integer, a JSON string of digits, and a single word that contains a digit."""
+
+_LONGEST_BEFORE: Final = 200
+"""Maximum length, in characters, of the beginning of an earlier value."""
 
 _LONGEST_ID: Final = 64
 """Maximum length, in characters, of text that identifies a thing."""
@@ -84,6 +95,9 @@ class ValueRow:
         is_place: whether the parameter is a meta-property that says where the result goes, which
             the tool does not receive.
         is_plain: whether `text` is plain text rather than JSON.
+        ends_with_break: whether a line break follows `text`.
+        shows_lines: whether the page shows `lines` at once, because what changes in a file, SQL or
+            a patch is what to read. Other texts are shown as they are, with `lines` folded.
     """
 
     name: str
@@ -95,6 +109,8 @@ class ValueRow:
     lines: tuple[str, ...] = ()
     is_place: bool = False
     is_plain: bool = False
+    ends_with_break: bool = False
+    shows_lines: bool = False
 
     @property
     def is_code(self) -> bool:
@@ -130,16 +146,12 @@ class ValueRow:
         added = sum(line.startswith("+") for line in self.lines)
         removed = sum(line.startswith("-") for line in self.lines)
         if not added + removed or self.is_cut:
-            return "changed since last time"
-        # If the texts have lines in common, the difference also contains these.
-        if self.is_replaced:
-            return "completely different from last time"
+            return "changed"
         if added == removed:
-            return f"{counted(added, 'line')} changed since last time"
+            return f"{counted(added, 'line')} changed"
 
         parts = ((added, "added"), (removed, "removed"))
-        counts = ", ".join(f"{counted(number, 'line')} {verb}" for number, verb in parts if number)
-        return f"{counts} since last time"
+        return ", ".join(f"{counted(number, 'line')} {verb}" for number, verb in parts if number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +196,12 @@ class CallValues:
         return tuple(row for row in self.rows if not row.is_place)[:_MOST_LEADING]
 
     @property
+    def key(self) -> tuple[ValueRow, ...]:
+        """The first short values. They tell calls of the same tool apart."""
+        short = tuple(row for row in self.leading if row.is_brief and not row.is_code)
+        return short[:_MOST_KEY]
+
+    @property
     def listed(self) -> tuple[ValueRow, ...]:
         """The parameters to read before deciding: all of them or, if there is an earlier call, the
         first few and those that differ from it.
@@ -212,11 +230,15 @@ def compared_values(call: JSONObject, earlier: EarlierCall | None) -> CallValues
     """Return the parameters of a call, compared with those of an earlier call."""
     values = values_of_call(call)
     before = None if earlier is None else earlier.values
+    names_file = any(_names_file(name, value) for name, value in values.items())
     rows = tuple(_row(name, value, before) for name, value in values.items())
+    if names_file:
+        rows = tuple(replace(row, shows_lines=bool(row.lines)) for row in rows)
+
     gone: tuple[tuple[str, str], ...] = ()
     if before is not None:
         gone = tuple(
-            (parameter_label(name), in_one_line(value, 200))
+            (parameter_label(name), shown_value(value, _LONGEST_BEFORE))
             for name, value in before.items()
             if name not in values and name not in _PLACES
         )
@@ -225,43 +247,95 @@ def compared_values(call: JSONObject, earlier: EarlierCall | None) -> CallValues
 
 def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
     written = None
-    language = language_of(value)
+    language = None if name in _PLACES else language_of(value)
     if language is not None and isinstance(value, str):
         written = coloured(value, language)
 
     label = parameter_label(name)
     text = "\n".join(broken_lines(readable_json(value, 2)))
     is_plain = False
+    ends_with_break = False
     if written is None and _is_plain(value):
         text = value
         is_plain = True
+    elif written is None and _is_plain_paragraph(value):
+        text = value.removesuffix("\n")
+        is_plain = True
+        ends_with_break = True
+    elif _is_number(value):
+        text = shown_numbers([value])[0]
 
     beginning = in_one_line(value, _LONGEST_BEGINNING)
     if isinstance(value, str):
         beginning = f'"{beginning}"'
-    if name in _PLACES:
-        return ValueRow(label, text, beginning, is_place=True, is_plain=is_plain)
-    if before is None:
-        return ValueRow(label, text, beginning, written, is_plain=is_plain)
-    if name not in before:
-        return ValueRow(label, text, beginning, written, "new", is_plain=is_plain)
-
-    # Compare the values as JSON, because 1 and true are equal in Python.
-    old = before[name]
-    if readable_json(old) == readable_json(value):
-        return ValueRow(label, text, beginning, written, "same", is_plain=is_plain)
-
-    lines = _different_lines(old, value)
-    return ValueRow(
+    row = ValueRow(
         label,
         text,
         beginning,
         written,
-        "changed",
-        in_one_line(old, 200),
-        lines,
+        is_place=name in _PLACES,
         is_plain=is_plain,
+        ends_with_break=ends_with_break,
     )
+    if row.is_place or before is None:
+        return row
+    if name not in before:
+        return replace(row, change="new")
+    return _compared_row(row, value, before[name])
+
+
+def _compared_row(row: ValueRow, value: JSON, old: JSON) -> ValueRow:
+    """Return the row of a value, compared with the value in the earlier call."""
+    # Compare the values as JSON, because 1 and true are equal in Python.
+    if readable_json(old) == readable_json(value):
+        return replace(row, change="same")
+
+    text = row.text
+    earlier = shown_value(old, _LONGEST_BEFORE)
+    if _is_number(value) and _is_number(old):
+        text, earlier = shown_numbers([value, old])
+        if text == earlier:
+            # Only their exact text tells 1 from 1.0.
+            text = readable_json(value)
+            earlier = readable_json(old)
+
+    lines = _different_lines(old, value)
+    return replace(
+        row,
+        text=text,
+        change="changed",
+        before=earlier,
+        lines=lines,
+        shows_lines=bool(lines) and row.written is not None,
+    )
+
+
+def shown_value(value: JSON, most: int) -> str:
+    """Return a value on one line: a number in full, or at most `most` characters of another."""
+    return shown_numbers([value])[0] if _is_number(value) else in_one_line(value, most)
+
+
+def _is_number(value: JSON) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _names_file(name: str, value: JSON) -> bool:
+    """Return whether a value names a file, so that the other values of the call are its contents or
+    changes in it.
+    """
+    if not isinstance(value, str) or "\n" in value:
+        return False
+    return _FILE_PARAMETER.search(name) is not None or _PATH.fullmatch(value) is not None
+
+
+def short_values(call: JSONObject) -> Iterator[ValueRow]:
+    """Yield the values of a call that a line about it can show in full."""
+    for name, value in values_of_call(call).items():
+        is_short = isinstance(value, int | float) or (
+            isinstance(value, str) and len(value) <= _LONGEST_BRIEF
+        )
+        if is_short and name not in _PLACES:
+            yield _row(name, value, None)
 
 
 def named_thing(call: JSONObject) -> ValueRow | None:
@@ -292,6 +366,13 @@ def _is_plain(value: JSON) -> TypeGuard[str]:
     if not isinstance(value, str) or not value or "\\" in value:
         return False
     return visible(value, "\n") == value and _LIKE_JSON.match(value) is None
+
+
+def _is_plain_paragraph(value: JSON) -> TypeGuard[str]:
+    """Return whether a value is plain text that ends with a line break, which a page has to
+    mention.
+    """
+    return isinstance(value, str) and value.endswith("\n") and _is_plain(value.removesuffix("\n"))
 
 
 def _different_lines(old: JSON, new: JSON) -> tuple[str, ...]:
