@@ -34,9 +34,9 @@ def site(tmp_path: Path) -> Generator[str]:
 
 
 def row(page: Page, title: str) -> Locator:
-    """The row of a tool in the table of a server."""
-    rows = page.locator("#tools").get_by_role("row")
-    return rows.filter(has=page.get_by_role("link", name=title, exact=True))
+    """The row of a tool in a table of tools. The latest uses of a server's tools follow it."""
+    link = page.get_by_role("link", name=title, exact=True)
+    return page.get_by_role("row").filter(has=link).first
 
 
 def shown_seal(http: httpx.Client, page: str = OFFER) -> str:
