@@ -89,6 +89,10 @@ def test_the_list_says_when_a_server_was_used_last(page: Page, site: str) -> Non
     expect(own.locator("time")).to_have_text(re.compile("just now|ago"))
     later = table.get_by_role("row").filter(has=page.get_by_role("link", name="later"))
     expect(later.locator("time")).to_have_count(0)
+    own.get_by_role("link", name="own", exact=True).click()
+    uses = page.get_by_role("table", name="Last calls of own").locator("tbody tr")
+    expect(uses).to_have_count(1)
+    expect(uses.get_by_role("cell").first).to_have_text("Where")
 
 
 def test_a_reason_is_short_in_lists_and_whole_on_the_page_of_its_server(
