@@ -209,7 +209,7 @@ def test_a_run_beside_an_earlier_one(http: httpx.Client) -> None:
 
 
 def test_fields_of_the_output_that_differ_are_a_table(http: httpx.Client) -> None:
-    before = ask(http, ORDERS, output={"who": {"name": "Ann"}, "total": 60}, name="sum")
+    before = ask(http, ORDERS, output={"who": {"name": "Ann"}, "total": 60.0}, name="sum")
     ended(http, before)
     now = ask(http, ORDERS, output={"who": {"name": "Ann"}, "total": 50, "late": True}, name="sum")
     ended(http, now)

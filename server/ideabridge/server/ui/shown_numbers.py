@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from ideabridge.server.ui.showing import in_one_line
+from ideabridge.tools.encoding import JSON
 from ideabridge.tools.names import readable_json
 
 _DECIMAL: Final = re.compile(r"-?\d+(?:\.\d+)?")
@@ -34,6 +36,15 @@ def shown_numbers(numbers: Sequence[int | float]) -> list[str]:
 
     decimals = max(decimals, _FEWEST)
     return [_with_decimals(text, decimals) for text in whole]
+
+
+def short_shown(value: JSON, longest: int) -> str:
+    """Return a value on one line of at most `longest` characters, with a number as in a column of
+    its own.
+    """
+    if isinstance(value, float):
+        return shown_numbers([value])[0]
+    return in_one_line(value, longest)
 
 
 def _with_decimals(text: str, decimals: int) -> str:
