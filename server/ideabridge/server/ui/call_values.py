@@ -15,7 +15,7 @@ from ideabridge.bridge.loop.output import resolved_call
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.server.ui.coloured import coloured, language_of
 from ideabridge.server.ui.showing import CUT, differing_lines, in_one_line
-from ideabridge.server.ui.shown_numbers import shown_numbers
+from ideabridge.server.ui.shown_numbers import is_number, shown_numbers, shown_value
 from ideabridge.server.ui.site import Site
 from ideabridge.server.views.pending import Pending
 from ideabridge.server.views.value_table import broken_lines, parameter_label, values_of_call
@@ -262,7 +262,7 @@ def _row(name: str, value: JSON, before: JSONObject | None) -> ValueRow:
         text = value.removesuffix("\n")
         is_plain = True
         ends_with_break = True
-    elif _is_number(value):
+    elif is_number(value):
         text = shown_numbers([value])[0]
 
     beginning = in_one_line(value, _LONGEST_BEGINNING)
@@ -292,7 +292,7 @@ def _compared_row(row: ValueRow, value: JSON, old: JSON) -> ValueRow:
 
     text = row.text
     earlier = shown_value(old, _LONGEST_BEFORE)
-    if _is_number(value) and _is_number(old):
+    if is_number(value) and is_number(old):
         text, earlier = shown_numbers([value, old])
         if text == earlier:
             # Only their exact text tells 1 from 1.0.
@@ -308,15 +308,6 @@ def _compared_row(row: ValueRow, value: JSON, old: JSON) -> ValueRow:
         lines=lines,
         shows_lines=bool(lines) and row.written is not None,
     )
-
-
-def shown_value(value: JSON, most: int) -> str:
-    """Return a value on one line: a number in full, or at most `most` characters of another."""
-    return shown_numbers([value])[0] if _is_number(value) else in_one_line(value, most)
-
-
-def _is_number(value: JSON) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _names_file(name: str, value: JSON) -> bool:

@@ -12,7 +12,7 @@ from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
-from ideabridge.server.ui.shown_numbers import short_shown
+from ideabridge.server.ui.shown_numbers import shown_value
 from ideabridge.tools.encoding import JSON, JSONObject, list_or_empty, object_or_empty
 
 _LONGEST: Final = 32
@@ -124,7 +124,7 @@ def _values_in(events: Sequence[JSONObject]) -> Iterator[Distinction]:
         if count == _MOST_VALUES:
             return
         count += 1
-        yield Distinction(f"{place}.{name}", name, short_shown(value, _LONGEST))
+        yield Distinction(f"{place}.{name}", name, shown_value(value, _LONGEST))
 
 
 def _named_values(events: Sequence[JSONObject]) -> Iterator[tuple[str, str, JSON]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 from markupsafe import Markup
 
 from ideabridge.server.ui.showing import LONGEST, in_one_line
-from ideabridge.server.ui.shown_numbers import short_shown, shown_numbers
+from ideabridge.server.ui.shown_numbers import shown_numbers, shown_value
 from ideabridge.server.views.text import Beginning
 from ideabridge.tools.encoding import JSON, JSONObject, number_or_none
 from ideabridge.tools.names import counted, visible
@@ -280,7 +280,7 @@ def _part(value: JSON, room: _Room, depth: int) -> ShownPart:
         is_long = "\n" in value or len(value) > _CELL
         return PlainValue(room.take_text(visible(value[:LONGEST], "\n\t")), is_long)
     if not isinstance(value, (dict, list)) or not value or depth >= _DEEPEST:
-        return PlainValue(room.take_text(short_shown(value, _CELL)))
+        return PlainValue(room.take_text(shown_value(value, _CELL)))
     if isinstance(value, list):
         if all(isinstance(row, dict) for row in value):
             return _table(cast("list[JSONObject]", value), room)

@@ -20,7 +20,7 @@ from ideabridge.server.ui.call_names import names_of_run
 from ideabridge.server.ui.histories import KeptJournal, read_until
 from ideabridge.server.ui.outputs import ShownOutput, shown_output
 from ideabridge.server.ui.showing import as_json, differing_lines
-from ideabridge.server.ui.shown_numbers import short_shown
+from ideabridge.server.ui.shown_numbers import shown_value
 from ideabridge.server.ui.timeline import call_status
 from ideabridge.server.ui.tool_titles import ToolTitles
 from ideabridge.server.views.history import call_json
@@ -329,7 +329,7 @@ def _fields_of(value: JSON) -> tuple[ComparedField, ...]:
         if members and len(path) < _DEEPEST:
             waiting += [((*path, name), member) for name, member in reversed(members)]
         else:
-            fields.append(ComparedField(_path(path), short_shown(part, _LONGEST_FIELD)))
+            fields.append(ComparedField(_path(path), shown_value(part, _LONGEST_FIELD)))
     return tuple(fields)
 
 

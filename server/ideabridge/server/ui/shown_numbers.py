@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeGuard
 
 from ideabridge.server.ui.showing import in_one_line
 from ideabridge.tools.encoding import JSON
@@ -38,13 +38,14 @@ def shown_numbers(numbers: Sequence[int | float]) -> list[str]:
     return [_with_decimals(text, decimals) for text in whole]
 
 
-def short_shown(value: JSON, longest: int) -> str:
-    """Return a value on one line of at most `longest` characters, with a number as in a column of
-    its own.
-    """
-    if isinstance(value, float):
-        return shown_numbers([value])[0]
-    return in_one_line(value, longest)
+def shown_value(value: JSON, most: int) -> str:
+    """Return a value on one line: a number in full, or at most `most` characters of another."""
+    return shown_numbers([value])[0] if is_number(value) else in_one_line(value, most)
+
+
+def is_number(value: JSON) -> TypeGuard[int | float]:
+    """Return whether a value is a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _with_decimals(text: str, decimals: int) -> str:
