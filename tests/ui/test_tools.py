@@ -614,8 +614,11 @@ def test_a_draft_names_the_steps_whose_results_it_does_not_use(http: httpx.Clien
         {"_tool": "compute", "code": "len(o)", "o": "†state.orders"},
         {"_tool": "find_customer", "id": "c1"},
     ]
-    for output, unused in [("†state.orders[0]", "Compute, Find customer"), ("†results.1", "Find")]:
+    for output, unused in [
+        ("†state.orders[0]", "Compute and Find customer"),
+        ("†results.1", "Find"),
+    ]:
         made = ask(http, *calls, output=output)
         ended(http, made)
         draft = words_of(http.get(f"/ui/ideas/publish?ref={made}").text)
-        assert f"It does not use the result{'s' if ',' in unused else ''} of {unused}" in draft
+        assert f"It does not use the result{'s' if ' and ' in unused else ''} of {unused}" in draft
