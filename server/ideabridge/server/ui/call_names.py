@@ -52,7 +52,10 @@ def names_of_plan(calls: Iterable[JSONObject], titles: ToolTitles) -> list[CallN
 
 def call_names(tools: Iterable[ToolKey], titles: ToolTitles) -> list[CallName]:
     """Return the names of calls, given the tool of each call in order."""
-    titled = [(tool, titles.of(tool, server)) for server, tool in tools]
+    keys = list(tools)
+    # A run calls few tools, perhaps thousands of times.
+    title_of = {(server, tool): titles.of(tool, server) for server, tool in set(keys)}
+    titled = [(key[1], title_of[key]) for key in keys]
     totals = Counter(title for _, title in titled)
     counted = Counter[str]()
     names: list[CallName] = []

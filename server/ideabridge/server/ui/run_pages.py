@@ -173,10 +173,11 @@ def run_values(
     if is_left or not is_now:
         end = store.runs.event_times(record.id).get(about.at)
 
+    names = names_of_run(trace, titles)
     rows = timeline(
         trace,
         None if history is None else history.machine,
-        titles,
+        names,
         chosen=ChosenRows(about.calls, about.only_status, about.only_tool),
         now=end,
         is_left=is_left,
@@ -188,7 +189,6 @@ def run_values(
     # Name the run's idea in the line below the title only if there is just one.
     ideas = lineage.pop("ideas", [])
     run_input = input_of(store, record.id)
-    names = names_of_run(trace, titles)
     progresses = [] if history is None else history.machine.history
     folded = _UNFOLDED
     results = {}
@@ -557,7 +557,7 @@ def output_image_of(record: RunRecord, read: KeptJournal, place: int) -> list[JS
 def picture_of(record: RunRecord, read: KeptJournal, titles: ToolTitles) -> str:
     """Return the first calls of the timeline as SVG."""
     machine = None if read.history is None else read.history.machine
-    whole = timeline(read.trace, machine, titles)
+    whole = timeline(read.trace, machine, names_of_run(read.trace, titles))
     text = render(
         "picture.svg",
         title=titles.run_name(record) if record.title else record.id,

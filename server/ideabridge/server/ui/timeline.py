@@ -20,7 +20,7 @@ from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.server.ui.call_names import CallName, names_of_run
 from ideabridge.server.ui.showing import duration
 from ideabridge.server.ui.stages import in_order, step_numbers
-from ideabridge.server.ui.tool_titles import NO_TITLES, ToolTitles
+from ideabridge.server.ui.tool_titles import NO_TITLES
 from ideabridge.server.views.trace import CallBar, Trace, module_of
 from ideabridge.tools.names import counted
 
@@ -183,7 +183,7 @@ ALL_ROWS: Final = ChosenRows()
 def timeline(
     trace: Trace,
     machine: Machine | None,
-    titles: ToolTitles = NO_TITLES,
+    names: Sequence[CallName] | None = None,
     *,
     chosen: ChosenRows = ALL_ROWS,
     now: float | None = None,
@@ -195,7 +195,7 @@ def timeline(
         trace: the trace of the run.
         machine: the machine of the folded journal, which knows why calls waited and the exact
             status of calls that never started, or None if the journal was not folded.
-        titles: the titles of the tools.
+        names: the names of the calls, or None to name them after the names of their tools.
         chosen: the rows to return.
         now: when calls that are still running end in the timeline, or None for the current time.
         is_left: whether no process drives the run, so that none of its calls is still running.
@@ -208,7 +208,8 @@ def timeline(
     answered = _ran(trace.minds, end) if trace.mind else []
     axis = Axis.of([*ran, *answered], begun, end, is_round=True)
     listed = list(filter(chosen.has, bars))
-    names = names_of_run(trace, titles)
+    if names is None:
+        names = names_of_run(trace, NO_TITLES)
     shown = listed[chosen.first : chosen.first + ROWS]
     steps = step_numbers(bars)
     rows = [
