@@ -27,7 +27,7 @@ from ideabridge.bridge.store.run_record import ENDED, RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.bridge.store.users import SEES_ALL
 from ideabridge.server.ui import drawing
-from ideabridge.server.ui.call_names import CallName, names_of_run
+from ideabridge.server.ui.call_names import CallName, call_names, names_of_run
 from ideabridge.server.ui.call_results import call_results, value_in_line
 from ideabridge.server.ui.histories import KeptJournal, read_until
 from ideabridge.server.ui.outputs import shown_output
@@ -173,7 +173,8 @@ def run_values(
     if is_left or not is_now:
         end = store.runs.event_times(record.id).get(about.at)
 
-    names = names_of_run(trace, titles)
+    tools = [(module_of(bar, trace), bar.name) for bar in trace.bars]
+    names = call_names(tools, titles)
     rows = timeline(
         trace,
         None if history is None else history.machine,
@@ -219,7 +220,7 @@ def run_values(
         ),
         "names": names,
         "is_failure": record.summary.errors > 0 and calls.none_succeeded,
-        "tools": sorted({(bar.name, module_of(bar, trace)) for bar in trace.bars}),
+        "tools": sorted({(name, server) for server, name in tools}),
         "asked": {"is": about.only_status, "tool": about.only_tool},
         "page_rows": ROWS,
         "events_page": _EVENTS,
