@@ -146,13 +146,13 @@ def _layers_in(rehearsal: dict[str, Any]) -> list[list[int]]:
     """Return the layers of a rehearsal. A call that runs for several instances appears only in its
     first layer.
     """
-    seen: set[int] = set()
+    placed: set[int] = set()
     layers: list[list[int]] = []
     for names in rehearsal["layers"]:
         # The name of a call is its index, which may be followed by its instance.
         places = dict.fromkeys(int(str(name).partition(" ")[0]) for name in names)
-        layer = [place for place in places if place not in seen]
-        seen.update(layer)
+        layer = [place for place in places if place not in placed]
+        placed.update(layer)
         if layer:
             layers.append(layer)
 
@@ -176,13 +176,13 @@ def _unused_in(rehearsal: dict[str, Any], output: JSON) -> list[int]:
     map_references(output, note)
     after = {call["place"]: call["after"] for call in calls}
     open_places = [call["place"] for call in calls if not call["read_only"] or _feeds(call, read)]
-    used: set[int] = set()
+    needed: set[int] = set()
     while open_places:
         place = open_places.pop()
-        if place not in used:
-            used.add(place)
+        if place not in needed:
+            needed.add(place)
             open_places += after[place]
-    return [place for place in after if place not in used]
+    return [place for place in after if place not in needed]
 
 
 def _feeds(call: dict[str, Any], read: Sequence[Path]) -> bool:
@@ -191,7 +191,7 @@ def _feeds(call: dict[str, Any], read: Sequence[Path]) -> bool:
     for text in call["writes"]:
         written += [operand.full for operand in parse_reference(text).operands()]
     return any(
-        all(first == second for first, second in zip(ours, theirs, strict=False))
-        for ours in written
-        for theirs in read
+        all(first == second for first, second in zip(written_path, read_path, strict=False))
+        for written_path in written
+        for read_path in read
     )
