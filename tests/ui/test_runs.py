@@ -571,6 +571,10 @@ def test_a_run_shows_what_its_calls_returned(http: httpx.Client) -> None:
     assert "<li>id " in rows
     assert "Customer c1" in customer
     assert computed == "done half 0.50, rows a list of 2 items"
+    # A list in a list is counted, however deep it is.
+    nested = {"_tool": "compute", "code": "[[[[1]]]]"}
+    page = ended(http, ask(http, nested, ORDERS))
+    assert "1 item, the first: a list of 1 item" in text_of(page)
     # The output of a single call is its result.
     alone = ended(http, ask(http, person, output="†results.0"))
     cell = alone.partition('<td class="call-result">')[2].partition("</td>")[0]

@@ -87,8 +87,10 @@ def value_in_line(value: JSON, most: int) -> str:
     if isinstance(value, list) and value:
         number = counted(len(value), "item")
         first = _with_decimals(value)[0]
-        if isinstance(first, (dict, list)):
+        if isinstance(first, dict):
             return in_one_line(f"{number}, the first: {value_in_line(first, most)}", most)
+        if isinstance(first, list):
+            return in_one_line(f"{number}, the first: {_plain(first)}", most)
         items = ", ".join(_plain(item) for item in value[:_MOST_MEMBERS])
         return in_one_line(f"{number}: {items}", most)
     if isinstance(value, list):
